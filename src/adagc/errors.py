@@ -1,0 +1,39 @@
+"""What a user can do something about.
+
+Every message is one line that names the thing and the remedy; the command line prints it as it is
+and exits with the class's code. Anything else that escapes is a bug in adagc and keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+
+class AdagcError(Exception):
+    """Bad input or a failed job: one clear line, exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(AdagcError):
+    """The command itself is wrong (unknown option, missing argument): exit code 2."""
+
+    exit_code = 2
+
+
+class LabelFileError(AdagcError):
+    """A label file that cannot be used as it is; names file, line and remedy."""
+
+
+class DataError(AdagcError):
+    """Images that cannot be found, read or brought together."""
+
+
+class TrainingError(AdagcError):
+    """Training had to stop; what was trained so far is kept."""
+
+
+class MissingExtraError(AdagcError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is not installed: run  pip install 'adagc[{extra}]'")

@@ -1,0 +1,131 @@
+"""The nouns that travel between the parts: what a method sees, says and is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One training batch, already augmented; values are raw, the network normalises them."""
+
+    images: Tensor  # (B, bands, H, W) or (B, D), float32
+    observed: Tensor  # (B, C) int8: +1 seen, 0 nobody looked, -1 seen to be absent
+    index: Tensor  # (B,) int64: row of each image in the training table
+    generator: torch.Generator  # the only randomness a method may use
+    truth: Tensor | None = None  # (B, C) float32, only for methods that declare "truth"
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that training may know. Clean labels are here only if the method declares them."""
+
+    classes: tuple[str, ...]
+    observed: Tensor  # (N, C) int8, rows in training order
+    epochs: int
+    steps_per_epoch: int
+    seed: int
+    truth: Tensor | None = None  # (N, C) float32, needs "truth"
+    priors: Tensor | None = None  # (C,) share of images that contain the class, needs "priors"
+    text: Tensor | None = None  # (C, D) embeddings of the class names, needs "text"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands."""
+
+    epoch: int  # 1-based
+    epochs: int
+    step: int  # optimiser steps taken before this one, over the whole run
+    steps_per_epoch: int
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What to minimise, and its named parts for the logs."""
+
+    total: Tensor
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Verdict(Enum):
+    """What a method asks of the loop after an epoch."""
+
+    CONTINUE = "continue"
+    KEEP = "keep"  # snapshot network, method and optimiser
+    RESTORE = "restore"  # go back to the snapshot, then go on
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """Metrics of every class, arrays of length C; `average_precision` is NaN without a positive."""
+
+    average_precision: NDArray[np.float64]
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    f1: NDArray[np.float64]
+    support: NDArray[np.int64]  # true positives in the data
+    predicted: NDArray[np.int64]  # positives at the threshold
+
+    def to_dict(self) -> dict[str, list[float | int | None]]:
+        """Plain lists for JSON, NaN as None."""
+        return {
+            name: [None if value != value else value for value in getattr(self, name).tolist()]
+            for name in self.__dataclass_fields__
+        }
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The seven metrics of the paper as fractions (coverage: a count of labels)."""
+
+    mean_average_precision: float
+    coverage: float
+    ranking_loss: float
+    overall_accuracy: float
+    mean_f1: float
+    mean_precision: float
+    mean_recall: float
+    per_class: PerClass
+
+    @property
+    def never_predicted(self) -> int:
+        """Classes without a single positive at the threshold (their precision and F1 count as 0)."""
+        return int((self.per_class.predicted == 0).sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the per-class table."""
+        return {**self.summary(), "per_class": self.per_class.to_dict()}
+
+    def summary(self) -> dict[str, float]:
+        """The seven numbers alone."""
+        return {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "per_class"
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Scores:
+        """The inverse of `to_dict`."""
+        table = values["per_class"]
+        counts = ("support", "predicted")
+        per_class = PerClass(
+            **{
+                name: np.array(
+                    [np.nan if value is None else value for value in table[name]],
+                    dtype=np.int64 if name in counts else np.float64,
+                )
+                for name in PerClass.__dataclass_fields__
+            }
+        )
+        numbers = {name: values[name] for name in cls.__dataclass_fields__ if name != "per_class"}
+        return cls(**numbers, per_class=per_class)
