@@ -1,0 +1,122 @@
+"""What people see in the terminal: tables, a progress bar, log lines. Results go to stdout,
+everything else to stderr, so that `--json` leaves one object on stdout and nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from adagc import types
+
+stdout = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
+
+# key, heading, multiply by, decimals, which way is better
+METRICS: tuple[tuple[str, str, float, int, str], ...] = (
+    ("mean_average_precision", "mAP", 100, 2, "up"),
+    ("coverage", "Coverage", 1, 3, "down"),
+    ("ranking_loss", "Rank loss", 100, 2, "down"),
+    ("overall_accuracy", "OA", 100, 2, "up"),
+    ("mean_f1", "mF1", 100, 2, "up"),
+    ("mean_precision", "mPrec", 100, 2, "up"),
+    ("mean_recall", "mRec", 100, 2, "up"),
+)
+
+
+def configure_logging() -> None:
+    """Log lines and Python warnings to stderr, short and in the same form."""
+    handler = RichHandler(console=stderr, show_time=False, show_path=False)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
+    logging.getLogger("adagc").setLevel(logging.INFO)
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        logging.getLogger("adagc").warning(str(message))
+
+    warnings.showwarning = show
+
+
+def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> Table:
+    """The seven metrics as the paper prints them: per cent, coverage as a count, best in bold."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    table.add_column("")
+    best: dict[str, float] = {}
+    for key, heading, _, _, way in METRICS:
+        table.add_column(f"{heading} {'↑' if way == 'up' else '↓'}", justify="right")
+        values = [scores[key] for _, scores in rows]
+        best[key] = max(values) if way == "up" else min(values)
+    for name, scores in rows:
+        cells = []
+        for key, _, scale, decimals, _ in METRICS:
+            text = f"{scores[key] * scale:.{decimals}f}"
+            cells.append(f"[bold]{text}[/]" if scores[key] == best[key] and len(rows) > 1 else text)
+        table.add_row(name, *cells)
+    return table
+
+
+def rows_of(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """(label, scores) for every network and choice of epoch in a scores.json."""
+    networks = scores["networks"]
+    both = "teacher" in networks
+    rows = []
+    for name in sorted(networks, key=("network", "teacher", "averaged").index):
+        for which in ("last", "best"):
+            if which in networks[name]:
+                shown = "student" if both and name == "network" else name
+                epoch = networks[name][which]["epoch"]
+                rows.append((f"{shown}, {which} epoch ({epoch})", networks[name][which]))
+    return rows
+
+
+class Bar:
+    """Progress of one run: loss parts, noisy mAP, time left. Silent when stderr is no terminal."""
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(title, total=None, note="")
+        self._noisy = ""
+
+    def step(self, where: types.Progress, losses: types.Losses) -> None:
+        """After an optimiser step."""
+        parts = "  ".join(f"{name} {float(value):.3f}" for name, value in losses.parts.items())
+        self._progress.update(
+            self._task,
+            total=where.epochs * where.steps_per_epoch,
+            completed=where.step + 1,
+            note=f"epoch {where.epoch}/{where.epochs}  {parts}{self._noisy}",
+        )
+
+    def epoch(self, line: Mapping[str, Any]) -> None:
+        """After an epoch."""
+        values = " / ".join(
+            f"{scores['mean_average_precision'] * 100:.1f}" for scores in line["noisy"].values()
+        )
+        self._noisy = f"  noisy mAP {values}"
+        stage = line["status"].get("stage")
+        if stage:
+            self._noisy += f"  {stage}"
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Bar]:
+    """A bar that disappears when done."""
+    with Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[note]}"),
+        console=stderr,
+        transient=True,
+        disable=not stderr.is_terminal,
+    ) as progress:
+        yield Bar(progress, title)

@@ -1,0 +1,23 @@
+"""What is known about each image: label files, simulated single positives, their statistics."""
+
+from __future__ import annotations
+
+from adagc.labels.files import read_labels, write_labels
+from adagc.labels.matching import locate, match
+from adagc.labels.simulate import areas_from_maps, simulate_dominant, simulate_random
+from adagc.labels.statistics import FlipRates, cooccurrence, flip_rates
+from adagc.labels.table import LabelTable
+
+__all__ = [
+    "FlipRates",
+    "LabelTable",
+    "areas_from_maps",
+    "cooccurrence",
+    "flip_rates",
+    "locate",
+    "match",
+    "read_labels",
+    "simulate_dominant",
+    "simulate_random",
+    "write_labels",
+]

@@ -1,0 +1,133 @@
+"""How far observed labels are from the truth: flip rates, cardinality, co-occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from adagc.labels._arrays import positives
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class FlipRates:
+    """The label noise of a training set (Tables I and II of the paper)."""
+
+    beta: NDArray[np.float64]  # (C,) share of true positives not observed; NaN without support
+    support: NDArray[np.int64]  # (C,) images that truly contain the class
+    micro: float  # share over all true positives, NaN if there are none
+    macro: float  # mean over the classes with support, NaN if there are none
+    observed: int  # observed positives
+    wrong: int  # observed positives that the truth lacks: people err, simulations do not
+    cardinality: NDArray[np.int64]  # (C + 1,) images with 0, 1, 2, ... true classes
+
+    @property
+    def mean_cardinality(self) -> float:
+        """Average number of true classes of an image, NaN without images."""
+        images = int(self.cardinality.sum())
+        total = int(self.cardinality @ np.arange(self.cardinality.size))
+        return total / images if images else float("nan")
+
+    @property
+    def wrong_share(self) -> float:
+        """Share of the observed positives that are wrong (0 if nothing was observed)."""
+        return self.wrong / self.observed if self.observed else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, NaN as None."""
+        return {
+            "beta": [_plain(value) for value in self.beta.tolist()],
+            "support": self.support.tolist(),
+            "micro": _plain(self.micro),
+            "macro": _plain(self.macro),
+            "observed": self.observed,
+            "wrong": self.wrong,
+            "wrong_share": self.wrong_share,
+            "mean_cardinality": _plain(self.mean_cardinality),
+            "cardinality": self.cardinality.tolist(),
+        }
+
+    def table(self, classes: Sequence[str], *, scheme: str = "") -> Table:
+        """For the terminal, in the form of the paper's Table I.
+
+        Args:
+            classes: Names, in the order of `beta`.
+            scheme: Heads the column of rates ("Random", "Manual").
+        """
+        from rich.table import Table
+        from rich.text import Text  # names as they are: a "[" in one is not markup
+
+        if len(classes) != len(self.beta):
+            raise ValueError(f"{len(classes)} names for {len(self.beta)} classes")
+        table = Table()
+        table.add_column("Class")
+        table.add_column(f"{scheme} β_c".strip(), justify="right")
+        table.add_column("Support", justify="right")
+        for name, beta, support in zip(classes, self.beta, self.support, strict=True):
+            table.add_row(Text(name), _rate(beta), f"{support:,}")
+        table.add_section()
+        table.add_row("Micro average", _rate(self.micro), "–")
+        table.add_row("Macro average", _rate(self.macro), "–")
+        table.add_section()
+        if self.wrong:
+            table.add_row("Wrong positives", f"{self.wrong_share:.2f}", f"{self.wrong:,}")
+        mean = self.mean_cardinality
+        table.add_row("True labels per image", "", "–" if mean != mean else f"{mean:.1f}")
+        return table
+
+
+def flip_rates(truth: ArrayLike, observed: ArrayLike) -> FlipRates:
+    """How many of the true positives were not observed, for each class and over all.
+
+    Args:
+        truth: (N, C), boolean or 0/1.
+        observed: (N, C), only +1 counts as observed.
+    """
+    true, seen = positives(truth, "truth"), positives(observed, "observed")
+    if true.shape != seen.shape:
+        raise ValueError(f"truth has the shape {true.shape}, observed has {seen.shape}")
+    support = true.sum(axis=0, dtype=np.int64)
+    missed = (true & ~seen).sum(axis=0, dtype=np.int64)
+    beta = _divide(missed, support)
+    supported = support > 0
+    nan = float("nan")
+    return FlipRates(
+        beta=beta,
+        support=support,
+        micro=float(missed.sum() / support.sum()) if supported.any() else nan,
+        macro=float(beta[supported].mean()) if supported.any() else nan,
+        observed=int(seen.sum()),
+        wrong=int((seen & ~true).sum()),
+        cardinality=np.bincount(true.sum(axis=1), minlength=true.shape[1] + 1),
+    )
+
+
+def cooccurrence(truth: ArrayLike) -> NDArray[np.float64]:
+    """Share of the images of class i (row) that also contain class j (column), (C, C).
+
+    The row of a class that no image contains is NaN.
+    """
+    present = positives(truth, "truth").astype(np.float64)
+    together = present.T @ present
+    return _divide(together, together.diagonal()[:, None])
+
+
+def _divide(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+    """The quotient, NaN instead of a warning where the whole is 0."""
+    out = np.full(part.shape, np.nan)
+    np.divide(part, whole, out=out, where=whole > 0)
+    return out
+
+
+def _plain(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _rate(value: float) -> str:
+    return "–" if value != value else f"{value:.2f}"

@@ -1,0 +1,293 @@
+"""AdaGC: adaptive gradient calibration, the method of the paper.
+
+Symbols as there: student θ_S, teacher θ_T, p^S and p^T their probabilities, p̃^S the student's
+averaged predictions, t the pseudo-labels, λ the weight of the regulariser, β_t, β_s, γ, α, b_e.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from adagc import losses
+from adagc.methods.base import Method, positives
+from adagc.methods.state import AveragedNetwork, Mixup, SampleTable
+from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
+
+PseudoLabels = Literal["dual", "teacher", "student", "dual-raw", "raw"]
+
+
+class AdaGC(Method):
+    """Warm up on noisy labels, notice the best moment, then calibrate gradients.
+
+    Stage 1, warm-up:      L = L_AN
+    Stage 2, calibration:  L = L_AN + λ R,   R = I(y = 0) log(1 - p t), both reduced alike
+    Teacher:               θ_T ← β_t θ_T + (1 - β_t) θ_S                 after every step
+    Student memory:        p̃^S ← β_s p̃^S + (1 - β_s) p^S                 at every visit
+    Pseudo-labels:         t = γ p^T + (1 - γ) p̃^S
+    Mixup:                 z̃ = φ z_i + (1 - φ) z_j for z in {x, y, t},   φ ~ Beta(α, α)
+    Trigger:               b_e epochs after the teacher's best mAP on noisy validation labels
+
+    With t ≈ p an unobserved entry is driven to 1 if p > 1 / (λ - 1) and to 0 below: λ says how
+    little evidence is enough. Choose the smallest λ whose threshold lies below the annotation
+    rate of the hardest class (1 / the largest number of labels of an image is a fair guess).
+
+    Args:
+        weight: λ. The paper tunes it on noisy validation mAP: 3 and 5 on reBEN, 9 and 8 on AID.
+        patience: b_e, epochs without a better teacher before calibration starts.
+        teacher_momentum: β_t per optimiser step.
+        teacher_warm_up: Let the teacher be a plain mean until it has seen 1 / (1 - β_t) steps.
+        memory_momentum: β_s per visit of an image.
+        memory_start: What an image's memory holds before its first visit: that first prediction
+            ("first") or zeros.
+        balance: γ, the teacher's share in t.
+        pseudo_labels: What t is made of: "dual" (T and averaged S), "teacher" (T), "student"
+            (averaged S), "dual-raw" (T and the current S'), "raw" (S' alone).
+        mixup: α of the Beta distribution; 0 switches Mixup off.
+        mixup_per: One φ per "batch" or per "sample".
+        mixup_mask: Which mixed entries are calibrated: "strict" I(ỹ = 0), both partners
+            unobserved; "soft" weighs every entry by 1 - ỹ; "partners" mixes the two images' own
+            terms instead of their labels.
+        student_mode: Batch normalisation of the student's pass that makes p^S: running
+            statistics ("eval") or those of the batch ("train").
+        minimum_warm_up: Epochs at the start that cannot be the best one.
+        restore: Go back to the best epoch (student, teacher, memory, optimiser) when calibration
+            starts; the epochs since then still count.
+        force_trigger: Share of the epochs after which calibration starts in any case; None to
+            wait for the patience for ever.
+        trigger_epoch: Start calibration after this epoch, whatever the teacher says (ablation);
+            nothing is restored.
+        ramp_epochs: Raise λ linearly over this many epochs of calibration.
+    """
+
+    title: ClassVar[str] = "AdaGC"
+    paper: ClassVar[str] = (
+        "Adaptive Gradient Calibration for Single-Positive Multi-Label Learning in Remote Sensing"
+        " Image Scene Classification"
+    )
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (2, 3, 4, 5, 6, 7, 8, 9, 10)}
+    cost: ClassVar[float] = 5 / 3
+
+    def __init__(
+        self,
+        *,
+        weight: float = 3.0,
+        patience: int = 5,
+        teacher_momentum: float = 0.999,
+        teacher_warm_up: bool = True,
+        memory_momentum: float = 0.8,
+        memory_start: Literal["first", "zeros"] = "first",
+        balance: float = 0.5,
+        pseudo_labels: PseudoLabels = "dual",
+        mixup: float = 1.0,
+        mixup_per: Literal["batch", "sample"] = "batch",
+        mixup_mask: Literal["strict", "soft", "partners"] = "strict",
+        student_mode: Literal["eval", "train"] = "eval",
+        minimum_warm_up: int = 2,
+        restore: bool = True,
+        force_trigger: float | None = 0.6,
+        trigger_epoch: int | None = None,
+        ramp_epochs: int = 0,
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.patience = patience
+        self.teacher_momentum = teacher_momentum
+        self.teacher_warm_up = teacher_warm_up
+        self.memory_momentum = memory_momentum
+        self.memory_start = memory_start
+        self.balance = balance
+        self.pseudo_labels = pseudo_labels
+        self.mixup = mixup
+        self.mixup_per = mixup_per
+        self.mixup_mask = mixup_mask
+        self.student_mode = student_mode
+        self.minimum_warm_up = minimum_warm_up
+        self.restore = restore
+        self.force_trigger = force_trigger
+        self.trigger_epoch = trigger_epoch
+        self.ramp_epochs = ramp_epochs
+        self.best_epoch = 0
+        self.best_score = float("-inf")
+        self.triggered_after: int | None = None  # the last epoch of warm-up
+
+    # -- state -------------------------------------------------------------------------------
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Copy the student into the teacher and open the memory."""
+        super().setup(network, task)
+        rows, columns = task.observed.shape
+        self.teacher = AveragedNetwork(
+            network, self.teacher_momentum, warm_up=self.teacher_warm_up
+        )
+        self.memory = SampleTable(rows, columns)  # p̃^S
+        self.targets = SampleTable(rows, columns)  # the last t of every image, for the reader
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The trigger's memory, for checkpoints."""
+        return {
+            "best_epoch": self.best_epoch,
+            "best_score": self.best_score,
+            "triggered_after": self.triggered_after,
+        }
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take the trigger's memory back."""
+        self.best_epoch = state["best_epoch"]
+        self.best_score = state["best_score"]
+        self.triggered_after = state["triggered_after"]
+
+    @property
+    def calibrating(self) -> bool:
+        """Whether stage 2 has begun."""
+        return self.triggered_after is not None
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """L_AN in warm-up, L_AN + λ R on the mixed batch afterwards."""
+        if not self.calibrating:
+            logits = network(batch.images)
+            self._remember(batch.index, logits.detach())
+            total = losses.reduce(
+                losses.binary_cross_entropy(logits, positives(batch.observed))
+            )
+            return Losses(total, {"assume_negative": total})
+
+        t = self._make_pseudo_labels(network, batch)
+        y = positives(batch.observed)
+        known = (batch.observed != 0).to(y.dtype)
+        if self.mixup > 0:
+            mix = Mixup.draw(
+                len(y), self.mixup, batch.generator, per=self.mixup_per, device=y.device
+            )
+            logits = network(mix(batch.images))
+            matrix = self._mixed_calibration(logits, t, known, mix)
+            y = mix(y)
+        else:
+            logits = network(batch.images)
+            matrix = losses.gradient_calibration(logits, t, known)
+        assume_negative = losses.reduce(losses.binary_cross_entropy(logits, y))
+        calibration = losses.reduce(matrix)
+        total = assume_negative + self._weight(progress) * calibration
+        return Losses(total, {"assume_negative": assume_negative, "calibration": calibration})
+
+    def _mixed_calibration(self, logits: Tensor, t: Tensor, known: Tensor, mix: Mixup) -> Tensor:
+        """I(ỹ = 0) log(1 - p t̃), or one of its two other readings."""
+        if self.mixup_mask == "strict":
+            return losses.gradient_calibration(logits, mix(t), mix(known))
+        if self.mixup_mask == "soft":
+            everywhere = torch.zeros_like(known)
+            return (1 - mix(known)) * losses.gradient_calibration(logits, mix(t), everywhere)
+        own = losses.gradient_calibration(logits, t, known)
+        other = losses.gradient_calibration(logits, t[mix.partner], known[mix.partner])
+        return torch.lerp(other, own, mix.share.unsqueeze(1))
+
+    @torch.no_grad()
+    def _make_pseudo_labels(self, network: nn.Module, batch: Batch) -> Tensor:
+        """T = γ p^T + (1 - γ) p̃^S on the batch as it is, before mixing."""
+        raw_needed = self.pseudo_labels != "teacher"
+        memory = current = None
+        if raw_needed:
+            was_training = network.training
+            network.train(self.student_mode == "train")
+            logits = network(batch.images)
+            network.train(was_training)
+            current = logits.float().sigmoid()
+            memory = self._remember(batch.index, logits)
+        if self.pseudo_labels in ("student", "raw"):
+            t = memory if self.pseudo_labels == "student" else current
+            assert t is not None
+        else:
+            p_teacher = self.teacher(batch.images).float().sigmoid()
+            if self.pseudo_labels == "teacher":
+                t = p_teacher
+            else:
+                own = memory if self.pseudo_labels == "dual" else current
+                assert own is not None
+                t = self.balance * p_teacher + (1 - self.balance) * own
+        self.targets.write(batch.index, t)
+        return t
+
+    def _remember(self, index: Tensor, logits: Tensor) -> Tensor:
+        """p̃^S ← β_s p̃^S + (1 - β_s) p^S, before t is made from it."""
+        return self.memory.average(
+            index,
+            logits.float().sigmoid(),
+            self.memory_momentum,
+            first=self.memory_start == "first",
+        )
+
+    def _weight(self, progress: Progress) -> float:
+        if self.ramp_epochs <= 0 or self.triggered_after is None:
+            return self.weight
+        return self.weight * min(1.0, (progress.epoch - self.triggered_after) / self.ramp_epochs)
+
+    def after_step(self, network: nn.Module) -> None:
+        """Let the teacher follow."""
+        self.teacher.update(network)
+
+    # -- the trigger -------------------------------------------------------------------------
+
+    def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
+        """Keep the teacher's best epoch; b_e epochs later go back there and start stage 2."""
+        if self.calibrating:
+            return Verdict.CONTINUE
+        epoch = progress.epoch
+        if self.trigger_epoch is not None:
+            if epoch >= self.trigger_epoch:
+                self.triggered_after = epoch
+            return Verdict.CONTINUE
+        score = scores.mean_average_precision
+        if epoch > self.minimum_warm_up and score > self.best_score:
+            self.best_epoch, self.best_score = epoch, score
+            if not self._overdue(progress):
+                return Verdict.KEEP if self.restore else Verdict.CONTINUE
+        waited = self.best_epoch > 0 and epoch - self.best_epoch >= self.patience
+        if not waited and not self._overdue(progress):
+            return Verdict.CONTINUE
+        if not waited:
+            warnings.warn(
+                f"the teacher was still improving at epoch {epoch}; calibration starts because"
+                f" force_trigger={self.force_trigger} of {progress.epochs} epochs have passed",
+                stacklevel=2,
+            )
+        self.triggered_after = epoch
+        going_back = self.restore and 0 < self.best_epoch < epoch
+        return Verdict.RESTORE if going_back else Verdict.CONTINUE
+
+    def _overdue(self, progress: Progress) -> bool:
+        if self.force_trigger is None:
+            return False
+        return progress.epoch >= max(1, round(self.force_trigger * progress.epochs))
+
+    def restored(self, progress: Progress) -> None:
+        """Back at the best epoch, in stage 2."""
+        self.triggered_after = progress.epoch
+
+    # -- what others look at -----------------------------------------------------------------
+
+    def watched(self, network: nn.Module) -> nn.Module:
+        """The teacher: its average over steps smooths the indicator."""
+        return self.teacher.network
+
+    def reported(self, network: nn.Module) -> dict[str, nn.Module]:
+        """The student, which is deployed, and the teacher."""
+        return {"network": network, "teacher": self.teacher.network}
+
+    def estimates(self) -> Tensor:
+        """Pseudo-labels t, or the student's memory while there are none."""
+        seen = self.targets.seen.unsqueeze(1)
+        return torch.where(seen, self.targets.values, self.memory.values)
+
+    def status(self) -> dict[str, Any]:
+        """Stage and trigger."""
+        return {
+            "stage": "calibration" if self.calibrating else "warm-up",
+            "best_epoch": self.best_epoch or None,
+            "triggered_after": self.triggered_after,
+        }

@@ -1,0 +1,96 @@
+"""What every method is: hyper-parameters, a loss, and the few moments at which the loop asks it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from adagc.errors import AdagcError
+from adagc.methods.state import SampleTable
+from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
+
+NEEDS = frozenset({"truth", "priors", "text", "two_views", "feature_map"})
+
+
+class Method(nn.Module, ABC):
+    """A way to learn many labels from one.
+
+    The constructor stores hyper-parameters (its signature is the configuration), `setup` builds
+    what depends on data. Tensors registered as buffers, sub-modules and `get_extra_state` are the
+    whole state: what is there survives a checkpoint, what is not does not.
+    """
+
+    title: ClassVar[str]  # as tables print it
+    paper: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning
+    cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Build tables, heads, teachers; called once, before training or resuming."""
+        require(self, task)
+
+    @abstractmethod
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """The loss of one batch and its named parts."""
+
+    def after_step(self, network: nn.Module) -> None:
+        """Called after every optimiser step with the plain network (not the distributed wrapper)."""
+
+    def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
+        """Judge the epoch from the noisy validation scores of the `watched` network."""
+        return Verdict.CONTINUE
+
+    def restored(self, progress: Progress) -> None:
+        """Called right after the loop went back to the snapshot this method asked for."""
+
+    def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
+        """What the optimiser trains, in groups with their own settings."""
+        return [{"params": list(network.parameters()), "lr": lr}]
+
+    def watched(self, network: nn.Module) -> nn.Module:
+        """The network whose noisy validation scores `end_epoch` gets."""
+        return network
+
+    def deployed(self, network: nn.Module) -> nn.Module:
+        """The network that is tested, saved and exported."""
+        return network
+
+    def reported(self, network: nn.Module) -> dict[str, nn.Module]:
+        """Every network worth a row in the table; "network" is the deployed one."""
+        return {"network": self.deployed(network)}
+
+    def estimates(self) -> Tensor | None:
+        """(N, C) what the method currently believes of the training images, if it keeps that."""
+        return None
+
+    def status(self) -> dict[str, Any]:
+        """What the history should tell of this epoch (stage, trigger, labels added, ...)."""
+        return {}
+
+    def merge(self) -> None:
+        """Bring per-image state of all ranks together; called once per epoch."""
+        for module in self.modules():
+            if isinstance(module, SampleTable):
+                module.merge()
+
+
+def require(method: Method, task: Task) -> None:
+    """Fail before training if the task lacks what the method declares."""
+    for need, value in (("truth", task.truth), ("priors", task.priors), ("text", task.text)):
+        if need in method.needs and value is None:
+            remedy = {
+                "truth": "give the clean labels of the training images (--truth FILE)",
+                "priors": "give clean training labels (--truth FILE) or the prior as an option",
+                "text": "give embeddings of the class names (--text FILE)",
+            }[need]
+            raise AdagcError(f"{method.title} needs {need}, which this task does not have: {remedy}")
+
+
+def positives(observed: Tensor) -> Tensor:
+    """(B, C) 1.0 where somebody saw the class: the targets of assuming everything else negative."""
+    return (observed > 0).to(torch.float32)

@@ -1,0 +1,51 @@
+"""EPR: the observed positives, and a prior on how many labels an image has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import nn
+
+from adagc import losses
+from adagc.methods.assume_negative import COLE
+from adagc.methods.base import Method, positives
+from adagc.types import Batch, Losses, Progress, Task
+
+
+class ExpectedPositives(Method):
+    """EPR: (1/BC) Σ_P ℓ⁺ + λ ((k̂ - k) / C)², k̂ the batch mean of Σ_c p_c.
+
+    Nothing says which entries are negative; the network itself spreads the expected mass.
+
+    Args:
+        weight: λ.
+        expected: k, the mean number of labels per image; by default the training images' true
+            mean, which makes this a method with a prior.
+    """
+
+    title: ClassVar[str] = "EPR"
+    paper: ClassVar[str] = COLE
+    needs: ClassVar[frozenset[str]] = frozenset({"priors"})
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (0.3, 1.0, 3.0)}
+
+    def __init__(self, *, weight: float = 1.0, expected: float | None = None) -> None:
+        super().__init__()
+        self.weight = weight
+        self.expected = expected
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Take k from the priors unless it was given."""
+        if self.expected is not None:
+            self.k = self.expected
+            return
+        super().setup(network, task)
+        assert task.priors is not None  # require() made sure
+        self.k = float(task.priors.sum())
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Positives and the gap to k."""
+        logits = network(batch.images)
+        positive = losses.reduce(positives(batch.observed) * losses.positive(logits))
+        gap = losses.expected_positives_gap(logits, self.k)
+        return Losses(positive + self.weight * gap, {"positive": positive, "gap": gap})

@@ -1,0 +1,50 @@
+"""Upper bounds that see clean labels: GT w/ BCE and IUN."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from adagc import losses
+from adagc.errors import AdagcError
+from adagc.methods.base import Method, positives
+from adagc.types import Batch, Losses, Progress
+
+
+class GroundTruth(Method):
+    """Binary cross-entropy on the clean labels: (1/BC) Σ [ y* ℓ⁺ + (1 - y*) ℓ⁻ ]."""
+
+    title: ClassVar[str] = "GT w/ BCE"
+    needs: ClassVar[frozenset[str]] = frozenset({"truth"})
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Cross-entropy against y*."""
+        truth = _truth(batch)
+        total = losses.reduce(losses.binary_cross_entropy(network(batch.images), truth))
+        return Losses(total, {"cross_entropy": total})
+
+
+class IgnoreUnobserved(Method):
+    """IUN: the observed positive and the true negatives: (1/BC) Σ [ y ℓ⁺ + (1 - y*) ℓ⁻ ].
+
+    False negatives contribute nothing, yet count in the denominator.
+    """
+
+    title: ClassVar[str] = "IUN"
+    paper: ClassVar[str] = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    needs: ClassVar[frozenset[str]] = frozenset({"truth"})
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Known entries only."""
+        logits = network(batch.images)
+        y = positives(batch.observed)
+        positive = losses.reduce(y * losses.positive(logits))
+        negative = losses.reduce((1 - _truth(batch)) * losses.negative(logits))
+        return Losses(positive + negative, {"positive": positive, "negative": negative})
+
+
+def _truth(batch: Batch) -> Tensor:
+    if batch.truth is None:
+        raise AdagcError("this method needs clean training labels (--truth FILE)")
+    return batch.truth

@@ -1,0 +1,22 @@
+"""Networks: a backbone, a head, and the normalisation that belongs to them."""
+
+from adagc.models.classifier import Classifier, Normalise, build
+from adagc.models.files import ModelDescription, load_model, read_description, save_model
+from adagc.models.heads import Head
+from adagc.models.spec import ModelSpec
+from adagc.models.weights import LoadReport, load_weights, pretrained_normalisation
+
+__all__ = [
+    "Classifier",
+    "Head",
+    "LoadReport",
+    "ModelDescription",
+    "ModelSpec",
+    "Normalise",
+    "build",
+    "load_model",
+    "load_weights",
+    "pretrained_normalisation",
+    "read_description",
+    "save_model",
+]

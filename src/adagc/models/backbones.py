@@ -1,0 +1,197 @@
+"""What turns an input into features: any timm network, or a plain layer for embeddings."""
+
+from __future__ import annotations
+
+import difflib
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adagc.errors import AdagcError
+from adagc.models.spec import PLAIN_BACKBONES, ModelSpec
+from adagc.models.vision import import_timm
+
+
+class Backbone(nn.Module):
+    """Normalised input -> feature map -> pooled features; `forward` does both steps."""
+
+    width: int  # of the pooled features
+    map_width: int  # channels of the feature map
+    pools_by_mean: bool  # whether pooling is the mean over positions and nothing else
+    fixed_size: bool = False  # whether only images of the size it was built for go in
+
+    @abstractmethod
+    def feature_map(self, x: Tensor) -> Tensor:
+        """(B, map_width, h, w)."""
+
+    @abstractmethod
+    def pool(self, features: Tensor) -> Tensor:
+        """(B, map_width, h, w) -> (B, width)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, bands, H, W) -> (B, width)."""
+        return self.pool(self.feature_map(x))
+
+
+class PlainBackbone(Backbone):
+    """Embeddings as they are ("linear") or through one hidden layer ("mlp")."""
+
+    def __init__(self, name: str, *, channels: int, hidden: int) -> None:
+        super().__init__()
+        self.name = name
+        self.map_width = channels
+        self.pools_by_mean = name == "linear"
+        self.width = channels if name == "linear" else hidden
+        self.layers = (
+            nn.Identity()
+            if name == "linear"
+            else nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
+        )
+
+    def feature_map(self, x: Tensor) -> Tensor:
+        """The input itself, if it has positions."""
+        if x.ndim != 4:
+            raise AdagcError(
+                f"backbone {self.name} on embeddings has no feature map: use images or stored "
+                "feature maps (bands, H, W), or a method that does not need one"
+            )
+        return x
+
+    def pool(self, features: Tensor) -> Tensor:
+        """The mean over positions, then the layers."""
+        return self._pooled(features.mean(dim=(2, 3)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) or (B, D, H, W) -> (B, width)."""
+        return self._pooled(x) if x.ndim == 2 else self.pool(x)
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        features: Tensor = self.layers(x)
+        return features
+
+
+class ImageBackbone(Backbone):
+    """A timm network without its classifier, whatever layout its features come in.
+
+    Convolutional networks keep timm's own pooling, with the norm some families put behind it.
+    Networks of tokens are pooled by the mean over patches (then their `fc_norm`, if any), so that
+    their feature map says where; class tokens still take part in the attention. The few families
+    that attend to the patches only through a separate class token are refused.
+    """
+
+    def __init__(self, net: Any, *, spec: ModelSpec) -> None:
+        super().__init__()
+        self.net = net
+        self.fixed_size = takes_one_size(spec.backbone)
+        if getattr(net, "attn_pool", None) is not None:
+            net.attn_pool = None  # replaced by the mean; its weights would never get gradients
+        self._probe(spec)
+
+    def feature_map(self, x: Tensor) -> Tensor:
+        """The `forward_features` of timm, channels first."""
+        features: Tensor = self.net.forward_features(x)
+        if features.ndim == 3:
+            tokens = features[:, getattr(self.net, "num_prefix_tokens", 0) :]
+            rows, columns = _grid(tokens.shape[1], (x.shape[-2], x.shape[-1]))
+            return tokens.transpose(1, 2).reshape(len(x), -1, rows, columns)
+        return features.permute(0, 3, 1, 2) if self._channels_last_layout else features
+
+    def pool(self, features: Tensor) -> Tensor:
+        """The pooling of the family, see the class."""
+        if self._tokens:
+            pooled = features.mean(dim=(2, 3))
+            norm = getattr(self.net, "fc_norm", None)
+            return norm(pooled) if isinstance(norm, nn.Module) else pooled
+        if self._channels_last_layout:
+            features = features.permute(0, 2, 3, 1)
+        head_input: Tensor = self.net.forward_head(features, pre_logits=True)
+        return head_input.flatten(1)
+
+    @property
+    def _channels_last_layout(self) -> bool:
+        return str(getattr(self.net, "output_fmt", "NCHW")).endswith("NHWC")
+
+    @torch.no_grad()
+    def _probe(self, spec: ModelSpec) -> None:
+        """Learn widths and pooling from one small batch, and fail here rather than in training."""
+        training = self.training
+        self.eval()
+        x = torch.randn(2, *spec.shape, generator=torch.Generator().manual_seed(0))
+        try:
+            self._tokens = self.net.forward_features(x[:1]).ndim == 3
+            features = self.feature_map(x)
+            pooled = self.pool(features)
+        except (RuntimeError, AssertionError, ValueError, TypeError, AttributeError) as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise AdagcError(
+                f"backbone {spec.backbone} cannot take images of shape {spec.shape} ({reason}): "
+                "choose another image size or backbone"
+            ) from error
+        self.map_width, self.width = features.shape[1], pooled.shape[1]
+        self.pools_by_mean = pooled.shape[1] == features.shape[1] and torch.allclose(
+            pooled, features.mean(dim=(2, 3)), rtol=1e-4, atol=1e-5
+        )
+        self.train(training)
+
+
+def make_backbone(spec: ModelSpec) -> Backbone:
+    """The backbone that `spec` names, with random weights from torch's current state."""
+    if spec.is_plain:
+        return PlainBackbone(spec.backbone, channels=spec.shape[0], hidden=spec.hidden)
+    net = create_network(spec.backbone, channels=spec.shape[0], size=spec.shape[1:])
+    return ImageBackbone(net, spec=spec)
+
+
+def create_network(
+    name: str, *, channels: int, size: tuple[int, ...], pretrained: bool = False
+) -> nn.Module:
+    """A timm network without classifier; `size` reaches only those that must know it."""
+    check_backbone(name)
+    timm = import_timm()
+    options: dict[str, Any] = {"in_chans": channels, "num_classes": 0, "pretrained": pretrained}
+    if takes_one_size(name):
+        options["img_size"] = size
+    try:
+        net: nn.Module = timm.create_model(name, **options)
+    except (AssertionError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise AdagcError(
+            f"backbone {name} cannot be built for {channels} bands of {size} pixels ({reason}): "
+            "choose another image size or backbone"
+        ) from error
+    return net
+
+
+def takes_one_size(name: str) -> bool:
+    """Whether a timm network is built for one image size, as those with position codes are."""
+    config = import_timm().get_pretrained_cfg(name)
+    return bool(config is not None and config.fixed_input_size)
+
+
+def check_backbone(name: str) -> None:
+    """Refuse a name that nothing answers to, with those that look like it."""
+    if name in PLAIN_BACKBONES:
+        return
+    timm = import_timm()
+    architecture, _, tag = name.partition(".")
+    if not timm.is_model(architecture):
+        known = [*PLAIN_BACKBONES, *timm.list_models()]
+        close = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
+        hint = f"did you mean {', '.join(close)}?" if close else "try resnet18 or mlp"
+        raise AdagcError(f"unknown backbone {name!r}: {hint}")
+    tags = [m.partition(".")[2] for m in timm.list_pretrained(f"{architecture}.*")]
+    if tag and tag not in tags:
+        raise AdagcError(
+            f"backbone {architecture} has no weights {tag!r}: use one of {', '.join(tags) or '-'}, "
+            f"or {architecture} alone"
+        )
+
+
+def _grid(tokens: int, size: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of `tokens` square patches that tile an image of this size."""
+    rows = max(1, round((tokens * size[0] / size[1]) ** 0.5))
+    if tokens % rows:
+        raise ValueError(f"{tokens} tokens do not tile an image of {size[0]} x {size[1]}")
+    return rows, tokens // rows

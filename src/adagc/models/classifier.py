@@ -1,0 +1,165 @@
+"""Raw values in, one logit per class out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from adagc.errors import AdagcError, DataError
+from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
+from adagc.models.heads import Head
+from adagc.models.spec import ModelSpec
+from adagc.models.weights import load_weights
+
+
+class Normalise(nn.Module):
+    """(x - mean) / std per band, part of the network so that no caller can forget or repeat it."""
+
+    mean: Tensor  # (K,) float32: K bands, K values of an embedding, or 1 for all of them
+    std: Tensor  # (K,) float32
+
+    def __init__(self, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32).clone())
+        self.register_buffer("std", torch.as_tensor(std, dtype=torch.float32).clone())
+        if self.mean.ndim != 1 or self.mean.shape != self.std.shape:
+            raise AdagcError(
+                f"mean and std must be lists of one length, got shapes {tuple(self.mean.shape)} "
+                f"and {tuple(self.std.shape)}"
+            )
+        if not (self.mean.isfinite().all() and self.std.isfinite().all() and (self.std > 0).all()):
+            raise AdagcError(
+                "mean must be finite and std above 0 for every band: drop constant bands, or give "
+                f"std 1 for them (std is {[round(v, 6) for v in self.std.tolist()][:20]})"
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Over inputs of shape (B, K) or (B, K, H, W)."""
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        return (x - self.mean.view(shape)) / self.std.view(shape)
+
+
+class Classifier(nn.Module):
+    """Normalisation, backbone and head; `copy.deepcopy` gives an independent twin."""
+
+    def __init__(
+        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: Head
+    ) -> None:
+        super().__init__()
+        if len(normalise.mean) not in {spec.shape[0], 1}:
+            raise AdagcError(
+                f"normalisation for {len(normalise.mean)} bands, the model has {spec.shape[0]}"
+                f"{_listed(spec.bands)}: give one mean and std per band"
+            )
+        self.spec = spec
+        self.normalise = normalise
+        self.backbone = backbone
+        self.head = head
+
+    @property
+    def width(self) -> int:
+        """Length of a pooled feature vector, the input of the head."""
+        return self.backbone.width
+
+    def feature_map(self, x: Tensor) -> Tensor:
+        """Features with positions, (B, D, h, w); D is `width` where pooling is the plain mean."""
+        return self.backbone.feature_map(self._prepared(x))
+
+    def pool(self, features: Tensor) -> Tensor:
+        """A feature map (B, D, h, w) -> (B, width); `head(pool(feature_map(x)))` is `forward`."""
+        return self.backbone.pool(features)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Pooled features, (B, width)."""
+        features: Tensor = self.backbone(self._prepared(x))
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+    def _prepared(self, x: Tensor) -> Tensor:
+        """Checked, normalised, and in the memory layout that convolutions are fast in."""
+        self._check(x)
+        x = self.normalise(x)
+        if isinstance(self.backbone, ImageBackbone):
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x
+
+    def _check(self, x: Tensor) -> None:
+        spec = self.spec
+        wanted, got = spec.shape, tuple(x.shape[1:])
+        if len(got) != len(wanted) or got[0] != wanted[0]:
+            what = "x".join(map(str, got)) or "nothing"
+            raise DataError(
+                f"the model takes {wanted[0]} bands{_listed(spec.bands)} of {wanted[1]} x "
+                f"{wanted[2]} pixels, got {what}: give these bands in this order"
+                if spec.is_image
+                else f"the model takes embeddings of length {wanted[0]}, got {what}: make them "
+                "with the network the training embeddings came from"
+            )
+        if self.backbone.fixed_size and got != wanted:
+            raise DataError(
+                f"backbone {spec.backbone} was built for {wanted[1]} x {wanted[2]} pixels, got "
+                f"{got[1]} x {got[2]}: resize the images"
+            )
+
+
+def build(
+    spec: ModelSpec,
+    *,
+    seed: int,
+    weights: str = "none",
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
+) -> Classifier:
+    """A network on the CPU, the same for the same seed, leaving torch's own randomness alone.
+
+    Args:
+        spec: What to build. Where weights are loaded, the network's own spec says which.
+        seed: For whatever stays random; the head does not depend on where the backbone came from.
+        weights: A source for `load_weights`.
+        mean: Of the raw values, per band; 0 if not given.
+        std: Of the raw values, per band; 1 if not given.
+    """
+    body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+    with _seeded(int(body_seed)):
+        backbone = make_backbone(spec)
+    if weights != "none":
+        net = backbone.net if isinstance(backbone, ImageBackbone) else backbone
+        report = load_weights(
+            net, spec.backbone, weights, bands=spec.bands, size=spec.shape[1:] or (1, 1)
+        )
+        spec = dataclasses.replace(spec, weights=report.provenance)
+    with _seeded(int(head_seed)):
+        head = Head(backbone.width, len(spec.classes), dropout=spec.dropout)
+    normalise = Normalise(
+        torch.zeros(spec.shape[0]) if mean is None else mean,
+        torch.ones(spec.shape[0]) if std is None else std,
+    )
+    classifier = Classifier(spec, normalise=normalise, backbone=backbone, head=head)
+    if isinstance(backbone, ImageBackbone):
+        backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return classifier
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Layers draw their first weights from torch's CPU generator: lend it, then put it back."""
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would reseed every accelerator too.
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def _listed(bands: Sequence[str], limit: int = 20) -> str:
+    """Band names in brackets, shortened."""
+    if not bands:
+        return ""
+    return f" ({', '.join(bands[:limit])}{', ...' if len(bands) > limit else ''})"

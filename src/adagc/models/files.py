@@ -1,0 +1,161 @@
+"""A trained network as two files: model.safetensors (numbers) and model.json (what they mean)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adagc._version import __version__
+from adagc.errors import AdagcError
+from adagc.models.classifier import Classifier, build
+from adagc.models.spec import ModelSpec
+from adagc.models.tensors import read_safetensors
+
+WEIGHTS = "model.safetensors"
+DESCRIPTION = "model.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """What model.json says."""
+
+    spec: ModelSpec
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    thresholds: tuple[float, ...] | None  # one probability per class, in the order of the classes
+    version: str  # of adagc that wrote it
+    sha256: str  # of model.safetensors
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_model(
+    folder: str | os.PathLike[str],
+    classifier: Classifier,
+    *,
+    thresholds: Sequence[float] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Write both files; whoever reads meanwhile finds the old pair or an error, never a mixture.
+
+    Args:
+        folder: Created if need be.
+        classifier: Left as it is.
+        thresholds: One probability per class, in the order of the classes.
+        extra: Anything JSON can hold.
+    """
+    from safetensors.torch import save
+
+    spec = classifier.spec
+    if thresholds is not None and len(thresholds) != len(spec.classes):
+        raise AdagcError(
+            f"{len(thresholds)} thresholds for {len(spec.classes)} classes: give one per class"
+        )
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    # contiguous: the file format knows no channels_last.
+    state = {k: v.detach().cpu().contiguous() for k, v in classifier.state_dict().items()}
+    # The bands travel with the numbers, for whoever starts from this file alone. Bytes rather than
+    # `save_file`, whose files only their owner can read.
+    numbers = save(state, metadata={"format": "pt", "bands": "\n".join(spec.bands)})
+    with _replacing(folder / WEIGHTS, folder / DESCRIPTION) as (weights, description):
+        weights.write_bytes(numbers)
+        content = {
+            "format": _FORMAT,
+            "adagc": __version__,
+            "spec": spec.to_dict(),
+            "normalisation": {
+                "mean": classifier.normalise.mean.tolist(),
+                "std": classifier.normalise.std.tolist(),
+            },
+            "thresholds": None
+            if thresholds is None
+            else {c: float(t) for c, t in zip(spec.classes, thresholds, strict=True)},
+            "sha256": hashlib.sha256(numbers).hexdigest(),
+            "extra": dict(extra or {}),
+        }
+        description.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_description(folder: str | os.PathLike[str]) -> ModelDescription:
+    """model.json alone, without building anything."""
+    path = Path(folder) / DESCRIPTION
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise AdagcError(
+            f"no model in {folder} ({DESCRIPTION} is missing): give the folder of a finished run"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise AdagcError(f"{path} cannot be read ({error}): copy it again") from error
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise AdagcError(
+            f"{path} is not a model description that adagc {__version__} knows: use the version "
+            "of adagc that wrote it"
+        )
+    try:
+        spec = ModelSpec.from_dict(content["spec"])
+        thresholds = content["thresholds"]
+        return ModelDescription(
+            spec=spec,
+            mean=tuple(map(float, content["normalisation"]["mean"])),
+            std=tuple(map(float, content["normalisation"]["std"])),
+            thresholds=None
+            if thresholds is None
+            else tuple(float(thresholds[name]) for name in spec.classes),
+            version=str(content["adagc"]),
+            sha256=str(content["sha256"]),
+            extra=dict(content["extra"]),
+        )
+    except AdagcError as error:
+        raise AdagcError(f"{path}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise AdagcError(f"{path} is incomplete or damaged ({error!r}): copy it again") from error
+
+
+def load_model(folder: str | os.PathLike[str]) -> Classifier:
+    """The network of a folder, in evaluation mode on the CPU; downloads nothing, runs no pickle."""
+    described = read_description(folder)
+    path = Path(folder) / WEIGHTS
+    if not path.is_file():
+        raise AdagcError(
+            f"no weights in {folder} ({WEIGHTS} is missing): copy it beside {DESCRIPTION}"
+        )
+    state, _ = read_safetensors(path)
+    if _digest(path) != described.sha256:
+        raise AdagcError(
+            f"{path} is not the file that {DESCRIPTION} was written for: copy both files again"
+        )
+    classifier = build(described.spec, seed=0, mean=described.mean, std=described.std)
+    try:
+        classifier.load_state_dict(state)
+    except RuntimeError as error:
+        raise AdagcError(
+            f"the weights in {folder} do not fit the network its {DESCRIPTION} describes: use the "
+            f"version of timm they were made with (adagc {described.version} wrote them)"
+        ) from error
+    return classifier.eval()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _replacing(*targets: Path) -> Iterator[list[Path]]:
+    """Temporary paths beside `targets` that take their places at the end, or vanish on failure."""
+    temporary = [target.with_name(f".{target.name}.{os.getpid()}.tmp") for target in targets]
+    try:
+        yield temporary
+        for source, target in zip(temporary, targets, strict=True):
+            source.replace(target)
+    finally:
+        for source in temporary:
+            source.unlink(missing_ok=True)

@@ -1,0 +1,88 @@
+"""The description a network can be rebuilt from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adagc.errors import AdagcError
+
+PLAIN_BACKBONES = ("linear", "mlp")  # ours; every other name is timm's
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything about a network but its numbers; survives a round trip through JSON.
+
+    A plain backbone ("linear", "mlp") takes embeddings of shape (D,), or feature maps of shape
+    (bands, H, W) that it averages over space first. A timm backbone takes images.
+    """
+
+    backbone: str  # a timm name, "mlp" or "linear"
+    shape: tuple[int, ...]  # of one input: (bands, H, W) or (D,)
+    classes: tuple[str, ...]
+    bands: tuple[str, ...]  # in the order of the first axis; free for embeddings
+    hidden: int = 512  # width of "mlp"
+    dropout: float = 0.0  # before the last layer
+    weights: str = "none"  # where the backbone's first weights came from
+
+    def __post_init__(self) -> None:
+        if len(self.shape) not in (1, 3) or min(self.shape, default=0) < 1:
+            raise AdagcError(
+                f"a model input has the shape (bands, height, width) or (length,), not {self.shape}"
+            )
+        if self.is_image and len(self.bands) != self.shape[0]:
+            raise AdagcError(
+                f"{len(self.bands)} band names ({', '.join(self.bands)}) for images of "
+                f"{self.shape[0]} bands: name every band once"
+            )
+        if len(set(self.bands)) != len(self.bands):
+            raise AdagcError(f"a band is named twice in {', '.join(self.bands)}: rename one")
+        if not self.classes or len(set(self.classes)) != len(self.classes):
+            raise AdagcError(f"a model needs distinct classes, got ({', '.join(self.classes)})")
+        if not self.is_image and not self.is_plain:
+            raise AdagcError(
+                f"backbone {self.backbone} takes images, and the data are embeddings of length "
+                f"{self.shape[0]}: use backbone mlp or linear"
+            )
+        if self.hidden < 1:
+            raise AdagcError(f"hidden must be at least 1, got {self.hidden}")
+        if not 0 <= self.dropout < 1:
+            raise AdagcError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+
+    @property
+    def is_image(self) -> bool:
+        """Whether an input has rows and columns."""
+        return len(self.shape) == 3
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the backbone is one of ours that need no timm."""
+        return self.backbone in PLAIN_BACKBONES
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers for JSON."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in dataclasses.asdict(self).items()
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelSpec:
+        """The inverse of `to_dict`; refuses keys it does not know."""
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - set(fields))
+        required = {n for n, field in fields.items() if field.default is dataclasses.MISSING}
+        missing = sorted(required - set(values))
+        if unknown or missing:
+            raise AdagcError(
+                "not a model description of this version of adagc"
+                + (f"; unknown: {', '.join(unknown)}" if unknown else "")
+                + (f"; missing: {', '.join(missing)}" if missing else "")
+            )
+        restored: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        return cls(**restored)

@@ -1,0 +1,104 @@
+"""Pretrained weights for other bands and image sizes than those they were made with.
+
+First-layer filters mean something: the first plane of each looks at red, the second at green, the
+third at blue. They are therefore handed out by the *name* of the band, not by its position.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from adagc.errors import AdagcError
+
+RGB = ("red", "green", "blue")
+
+# Sentinel-2 and Landsat 8/9 number these three bands alike.
+_ALIASES = {
+    **{"r": "red", "b04": "red", "b4": "red"},
+    **{"g": "green", "b03": "green", "b3": "green"},
+    **{"b": "blue", "b02": "blue", "b2": "blue"},
+}
+
+
+def canonical_band(name: str) -> str:
+    """The one spelling of a band: `B04`, `R` and `Red` are all "red"."""
+    lowered = name.strip().lower()
+    return _ALIASES.get(lowered, lowered)
+
+
+def adapt_filters(filters: Tensor, source: Sequence[str], target: Sequence[str]) -> Tensor:
+    """Filters for the bands `target`, from filters (out, len(source), kh, kw) for `source`.
+
+    A band that `source` has keeps its plane, any other gets the mean of all planes, and the whole
+    is scaled by len(source) / len(target). So an image whose bands are all alike gets the same
+    response as before (if all of `source` is in `target`, or none of it), and the layers behind
+    see activations of the size they were trained on. As many bands with names that say nothing
+    keep the filters as they are: the order of the planes is then the best guess.
+    """
+    planes = {canonical_band(name): i for i, name in enumerate(source)}
+    places = [planes.get(canonical_band(name)) for name in target]
+    if len(target) == len(source) and all(place is None for place in places):
+        return filters
+    mean = filters.mean(dim=1)
+    adapted = torch.stack([mean if p is None else filters[:, p] for p in places], dim=1)
+    return adapted * (len(source) / len(target))
+
+
+def fit_state(
+    state: Mapping[str, Tensor],
+    net: nn.Module,
+    *,
+    bands: Sequence[str],
+    trained_on: Sequence[str] | None,
+) -> dict[str, Tensor]:
+    """`state` with first-layer filters for `bands` and position codes for the grid of `net`.
+
+    Args:
+        state: Keys as in `net`.
+        net: A timm network, built for as many bands as `bands`.
+        bands: Of the images to come.
+        trained_on: Bands of the images behind `state`; if unknown, three are taken for RGB and any
+            other number must agree with `bands`, which are then trusted to be in the same order.
+    """
+    fitted = dict(state)
+    ours = net.state_dict()
+    for key in _first_filters(net):
+        # Where the planes are not the bands (a grouped layer, say) there is nothing to hand out.
+        if key not in fitted or key not in ours or ours[key].shape[1] != len(bands):
+            continue
+        planes = fitted[key].shape[1]
+        source = trained_on or (RGB if planes == len(RGB) else None)
+        if source is not None and len(source) == planes:
+            fitted[key] = adapt_filters(fitted[key], source, bands)
+        elif planes != len(bands):
+            raise AdagcError(
+                f"the weights are for {planes} bands of unknown names, the images have "
+                f"{len(bands)} ({', '.join(bands)}): use weights for these bands or for RGB"
+            )
+    positions, wanted = fitted.get("pos_embed"), ours.get("pos_embed")
+    if positions is not None and wanted is not None and positions.shape != wanted.shape:
+        fitted["pos_embed"] = _resampled(positions, wanted, net)
+    return fitted
+
+
+def _first_filters(net: nn.Module) -> list[str]:
+    """Names of the weights that see the bands."""
+    config = getattr(net, "pretrained_cfg", None) or {}
+    layers = config.get("first_conv") or ()
+    return [f"{layer}.weight" for layer in ([layers] if isinstance(layers, str) else layers)]
+
+
+def _resampled(positions: Tensor, wanted: Tensor, net: nn.Module) -> Tensor:
+    """Position codes (1, tokens, D) for another grid of patches; left alone if that is no grid."""
+    grid = getattr(getattr(net, "patch_embed", None), "grid_size", None)
+    if grid is None or wanted.ndim != 3 or positions.shape[::2] != wanted.shape[::2]:
+        return positions
+    layers = importlib.import_module("timm.layers")
+    resampled: Tensor = layers.resample_abs_pos_embed(
+        positions, new_size=list(grid), num_prefix_tokens=wanted.shape[1] - grid[0] * grid[1]
+    )
+    return resampled

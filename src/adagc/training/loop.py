@@ -1,0 +1,291 @@
+"""The training loop. It knows epochs, steps and snapshots; it never names a method."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from torch import nn
+
+from adagc.data.base import SceneDataset
+from adagc.data.transforms import Augmentation
+from adagc.errors import TrainingError
+from adagc.methods.base import Method
+from adagc.methods.state import AveragedNetwork
+from adagc.metrics import score
+from adagc.training.batches import Batches, derived_seed
+from adagc.training.evaluate import predict
+from adagc.training.history import History, log_scalars, tensorboard
+from adagc.training.snapshots import Snapshots, save_weights
+from adagc.types import Losses, Progress, Scores, Task, Verdict
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; the same for every method that is to be compared.
+
+    Args:
+        epochs: Passes over the training images.
+        batch_size: Images per optimiser step, over all devices.
+        learning_rate: Of Adam.
+        weight_decay: Of Adam.
+        schedule: Learning rate over the run: constant, or a half cosine down to zero.
+        augment: Random mirroring and quarter turns, or none.
+        clip: Largest norm of the gradient; none by default.
+        precision: "auto" uses bfloat16 on GPUs that have it and float32 elsewhere.
+        average: Momentum of an averaged copy of the network that is scored beside it; none by
+            default. Any method can have one, which keeps comparisons with teachers fair.
+        seed: Of weights, order and augmentation.
+        accelerator: "auto", "cpu", "cuda" or "mps".
+        devices: How many of them.
+    """
+
+    epochs: int = 40
+    batch_size: int = 32
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "cosine"] = "constant"
+    augment: Augmentation = "dihedral"
+    clip: float | None = None
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    average: float | None = None
+    seed: int = 0
+    accelerator: str = "auto"
+    devices: int = 1
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Rows for the noisy validation and what was observed of them."""
+
+    rows: NDArray[np.int64]
+    observed: NDArray[np.bool_]  # (V, C)
+
+
+class Observer(Protocol):
+    """Sees predictions and estimates after every epoch and returns numbers for the history."""
+
+    def __call__(
+        self,
+        predictions: dict[str, NDArray[np.float32]],
+        estimates: NDArray[np.float32] | None,
+    ) -> dict[str, Any]: ...
+
+
+@dataclass
+class Trained:
+    """What the loop leaves: the networks of the last epoch and where the best ones are."""
+
+    networks: dict[str, nn.Module]  # last epoch, "network" is the deployed one
+    best_epoch: dict[str, int]  # by each network's own noisy validation mAP
+    seconds: float
+
+
+def fit(
+    network: nn.Module,
+    method: Method,
+    task: Task,
+    images: SceneDataset,
+    rows: NDArray[np.int64],
+    validation: Validation,
+    folder: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    observer: Observer | None = None,
+    on_step: Callable[[Progress, Losses], None] | None = None,
+    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+) -> Trained:
+    """Train and leave checkpoints and a history in `folder`.
+
+    Killed at any moment, a second call with `resume` ends with the same weights as a call that
+    was never interrupted: order, augmentation and the method's draws depend on the seed and the
+    epoch alone, and the last finished epoch is on disk.
+    """
+    fabric = Fabric(
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        precision=_precision(settings),
+    )
+    fabric.launch()
+    network = network.to(fabric.device)
+    method.setup(network, task)
+    method.to(fabric.device)
+    optimiser = torch.optim.Adam(
+        method.parameter_groups(network, settings.learning_rate),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+    )
+    base_rates = [group["lr"] for group in optimiser.param_groups]
+    wrapped, optimiser = fabric.setup(network, optimiser)
+    averaged = None
+    if settings.average is not None:
+        averaged = AveragedNetwork(network, settings.average).to(fabric.device)
+    batches = Batches(
+        images,
+        rows,
+        task.observed,
+        truth=task.truth,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        how=settings.augment,
+        device=fabric.device,
+        rank=fabric.global_rank,
+        world=fabric.world_size,
+    )
+    state = Snapshots(network, method, optimiser, averaged)
+    first = state.load(folder) + 1 if resume else 1
+    history = History(folder / "history.jsonl", keep=first - 1)
+    writer = tensorboard(folder, first) if fabric.is_global_zero else None
+
+    for epoch in range(first, settings.epochs + 1):
+        began = time.perf_counter()
+        wrapped.train()
+        method.train()
+        sums: dict[str, float] = {}
+        with _seeded(settings.seed, epoch, fabric.device):
+            for step, batch in enumerate(batches.epoch(epoch)):
+                progress = Progress(
+                    epoch, settings.epochs, (epoch - 1) * len(batches) + step, len(batches)
+                )
+                factor = _rate(progress, settings)
+                for group, rate in zip(optimiser.param_groups, base_rates, strict=True):
+                    group["lr"] = rate * factor
+                with fabric.autocast():
+                    losses = method.loss(wrapped, batch, progress)
+                _check(losses.total, batch.index, progress)
+                fabric.backward(losses.total * batches.share(step))
+                if settings.clip is not None:
+                    fabric.clip_gradients(wrapped, optimiser, max_norm=settings.clip)
+                optimiser.step()
+                optimiser.zero_grad(set_to_none=True)
+                method.after_step(network)
+                if averaged is not None:
+                    averaged.update(network)
+                for name, value in (("total", losses.total), *losses.parts.items()):
+                    sums[name] = sums.get(name, 0.0) + float(value.detach())
+                if on_step is not None:
+                    on_step(progress, losses)
+        method.merge()
+        trained = time.perf_counter() - began
+
+        networks = method.reported(network)
+        if averaged is not None:
+            networks["averaged"] = averaged.network
+        probabilities, noisy, watched = _validate(
+            method.watched(network), networks, images, validation, fabric.device
+        )
+        progress = Progress(epoch, settings.epochs, epoch * len(batches), len(batches))
+        estimates = method.estimates()
+        line: dict[str, Any] = {
+            "epoch": epoch,
+            "losses": {name: value / len(batches) for name, value in sums.items()},
+            "noisy": {name: scores.summary() for name, scores in noisy.items()},
+            "learning_rate": optimiser.param_groups[0]["lr"],
+        }
+        if observer is not None:
+            line["oracle"] = observer(
+                probabilities, None if estimates is None else estimates.cpu().numpy()
+            )
+        state.note_best(folder, epoch, networks, noisy)
+        verdict = method.end_epoch(watched, progress)
+        if verdict is Verdict.KEEP:
+            state.keep(folder)
+        elif verdict is Verdict.RESTORE:
+            state.restore(folder)
+            method.restored(progress)
+        line["verdict"] = verdict.value
+        line["status"] = method.status()
+        line["train_seconds"] = round(trained, 3)
+        line["seconds"] = round(time.perf_counter() - began, 3)
+        state.seconds += line["seconds"]
+        history.append(line)
+        state.save(folder, epoch)
+        if writer is not None:
+            log_scalars(writer, line)
+        if on_epoch is not None:
+            on_epoch(line)
+
+    if writer is not None:
+        writer.close()
+    networks = method.reported(network)
+    if averaged is not None:
+        networks["averaged"] = averaged.network
+    for name, candidate in networks.items():
+        save_weights(folder, name, "last", candidate)
+    return Trained(networks, dict(state.best_epoch), state.seconds)
+
+
+def _validate(
+    watched: nn.Module,
+    networks: dict[str, nn.Module],
+    images: SceneDataset,
+    validation: Validation,
+    device: torch.device,
+) -> tuple[dict[str, NDArray[np.float32]], dict[str, Scores], Scores]:
+    """Probabilities and noisy scores of every network, and those of the watched one."""
+    probabilities: dict[str, NDArray[np.float32]] = {}
+    noisy: dict[str, Scores] = {}
+    seen = None
+    for name, candidate in networks.items():
+        probabilities[name] = predict(candidate, images, validation.rows, device=device)
+        noisy[name] = score(validation.observed, probabilities[name], absent="skip")
+        if candidate is watched:
+            seen = noisy[name]
+    if seen is None:
+        values = predict(watched, images, validation.rows, device=device)
+        seen = score(validation.observed, values, absent="skip")
+    return probabilities, noisy, seen
+
+
+def _check(loss: torch.Tensor, index: torch.Tensor, progress: Progress) -> None:
+    """Stop before a broken step reaches the weights."""
+    if bool(torch.isfinite(loss)):
+        return
+    which = ", ".join(str(i) for i in index[:8].tolist())
+    raise TrainingError(
+        f"the loss became {float(loss)} in epoch {progress.epoch}, step"
+        f" {progress.step % progress.steps_per_epoch + 1}, training images {which}, ...:"
+        " look at these images with adagc inspect, or lower the learning rate or set --clip 1;"
+        " the last finished epoch is kept and --resume continues from it"
+    )
+
+
+def _rate(progress: Progress, settings: Settings) -> float:
+    """Share of the learning rate at this step."""
+    if settings.schedule == "constant":
+        return 1.0
+    done = progress.step / max(1, progress.epochs * progress.steps_per_epoch)
+    return 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def _precision(settings: Settings) -> Any:
+    if settings.precision != "auto":
+        return settings.precision
+    # bfloat16 autocast on a CPU without the instructions is tens of times slower than float32.
+    cuda = settings.accelerator in ("auto", "cuda") and torch.cuda.is_available()
+    return "bf16-mixed" if cuda and torch.cuda.is_bf16_supported() else "32-true"
+
+
+@contextmanager
+def _seeded(seed: int, epoch: int, device: torch.device) -> Iterator[None]:
+    """Layers such as dropout draw from torch's global generator: fix it for this epoch only."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(derived_seed(seed, epoch, "layers"))
+        yield
+
+
+__all__ = ["Settings", "Trained", "Validation", "fit"]

@@ -1,0 +1,84 @@
+"""What was observed: read from a label file, or simulated from clean labels."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.data.base import Collection
+from adagc.errors import AdagcError, UsageError
+from adagc.labels import LabelTable, match, read_labels, simulate_dominant, simulate_random
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Observed labels of every image of a collection, and the rows that can be trained on."""
+
+    values: NDArray[np.int8]  # (N, C) -1/0/+1
+    table: LabelTable  # the labelled images only, as they go into the run folder
+    train: NDArray[np.int64]  # rows with at least one positive
+    val: NDArray[np.int64]
+    left_out: int  # training or validation images without any positive
+
+
+def simulate(
+    collection: Collection, scheme: str, seed: int, *, splits: tuple[str, ...] = ("train", "val")
+) -> LabelTable:
+    """Single positives for the images of these splits, drawn from their clean labels."""
+    rows = np.concatenate([collection.splits[name] for name in splits])
+    if collection.truth is None:
+        raise UsageError(f"--scheme {scheme} needs clean labels: give --truth FILE, or use --labels")
+    truth = collection.truth[rows]
+    if scheme == "random":
+        values = simulate_random(truth, seed)
+    elif scheme == "dominant":
+        if collection.areas is None:
+            raise UsageError("--scheme dominant needs per-class areas, which this data lacks")
+        values = simulate_dominant(collection.areas[rows] * truth, seed)
+    else:
+        values = truth.astype(np.int8)
+    return LabelTable(
+        images=tuple(collection.images.names[row] for row in rows),
+        classes=collection.classes,
+        values=values,
+        kind="multi" if scheme == "clean" else "single",
+        meta={"scheme": scheme, "seed": str(seed)},
+    )
+
+
+def observe(
+    collection: Collection, *, labels: str | None, scheme: str | None, label_seed: int
+) -> Observed:
+    """Labels from a file or from a simulation, matched to the images by name."""
+    if (labels is None) == (scheme is None):
+        raise UsageError("say where labels come from: either --labels FILE or --scheme random")
+    if labels is not None:
+        table = read_labels(Path(labels), classes=collection.classes)
+        values = match(table, collection.images.names)
+    else:
+        assert scheme is not None
+        table = simulate(collection, scheme, label_seed)
+        values = match(table, collection.images.names)
+    labelled = (values > 0).any(axis=1)
+    train, val = (collection.splits[name] for name in ("train", "val"))
+    left_out = int((~labelled[train]).sum() + (~labelled[val]).sum())
+    if left_out:
+        log.warning(
+            "%d of %d training and validation images have no positive label and are left out",
+            left_out,
+            len(train) + len(val),
+        )
+    train, val = train[labelled[train]], val[labelled[val]]
+    for name, rows in (("training", train), ("validation", val)):
+        if len(rows) < 2:
+            raise AdagcError(
+                f"only {len(rows)} {name} image(s) have a positive label: label more images, or"
+                " check that the names in the label file match the image files (adagc inspect)"
+            )
+    return Observed(values, table, train, val, left_out)

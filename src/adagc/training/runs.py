@@ -1,0 +1,160 @@
+"""A run is a folder; this says what lies where and reads it back."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from adagc._version import __version__
+from adagc.errors import AdagcError, UsageError
+from adagc.training.checkpoint import write_text
+
+# What may differ between a run and its continuation.
+_FREE = frozenset({"cache", "accelerator", "devices", "oracle"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder: config, environment, labels, history, weights, scores, report."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """A run that exists."""
+        run = cls(Path(folder))
+        if not run.path("config.yaml").exists():
+            raise AdagcError(f"{folder} is not a run folder: it has no config.yaml")
+        return run
+
+    @classmethod
+    def start(cls, folder: Path | str, config: dict[str, Any], *, resume: bool) -> Run:
+        """A new run, or one to continue; never a silent mix of two."""
+        run = cls(Path(folder))
+        if run.path("config.yaml").exists():
+            if not resume:
+                raise UsageError(
+                    f"{folder} already holds a run: add --resume to continue it, or choose another"
+                    " --out"
+                )
+            run._check_same(config)
+            return run
+        if run.folder.exists() and any(run.folder.iterdir()):
+            raise UsageError(f"{folder} is not empty and not a run: choose another --out")
+        run.folder.mkdir(parents=True, exist_ok=True)
+        run.write_json("environment.json", environment())
+        # Last, because its presence is what makes the folder a run.
+        write_text(run.path("config.yaml"), yaml.safe_dump(config, sort_keys=False))
+        return run
+
+    def _check_same(self, config: dict[str, Any]) -> None:
+        before = self.config
+        changed = [
+            key
+            for key in {**before, **config}
+            if key not in _FREE and before.get(key) != config.get(key)
+        ]
+        if changed:
+            key = sorted(changed)[0]
+            raise UsageError(
+                f"{self.folder} was started with {key} = {before.get(key)!r}, now it is"
+                f" {config.get(key)!r}: use the same settings, or choose another --out"
+            )
+
+    def path(self, name: str) -> Path:
+        """A file of the run."""
+        return self.folder / name
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace a JSON file in one go."""
+        write_text(self.path(name), json.dumps(value, indent=1) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the run."""
+        try:
+            return json.loads(self.path(name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise AdagcError(
+                f"{self.folder} has no {name}: finish the run first (adagc train --resume)"
+            ) from None
+        except json.JSONDecodeError as error:
+            raise AdagcError(f"{self.path(name)} is damaged ({error}): run again") from None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All settings, as resolved when the run started."""
+        loaded = yaml.safe_load(self.path("config.yaml").read_text(encoding="utf-8"))
+        if not isinstance(loaded, dict):
+            raise AdagcError(f"{self.path('config.yaml')} is not a run's configuration")
+        return loaded
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry per finished epoch."""
+        path = self.path("history.jsonl")
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return self.path("model.json").exists()
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware, for the record."""
+    import torch
+
+    packages = ("torch", "torchvision", "timm", "lightning-fabric", "numpy")
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "adagc": __version__,
+        "git": _git(),
+        "python": sys.version.split()[0],
+        "packages": versions,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def _git() -> str | None:
+    """The commit of a development checkout."""
+    source = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(source), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

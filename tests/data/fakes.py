@@ -1,0 +1,81 @@
+"""Tiny copies of published collections, in the real folder shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+# fmt: off
+CLASSES = [
+    "airplane", "bare-soil", "buildings", "cars", "chaparral", "court", "dock", "field", "grass",
+    "mobile-home", "pavement", "sand", "sea", "ship", "tanks", "trees", "water",
+]
+# fmt: on
+
+
+def picture(path: Path, *, side: tuple[int, int] = (16, 16), seed: int = 0, bands: int = 3) -> Path:
+    """One smooth random 8-bit image; `side` is (height, width)."""
+    rng = np.random.default_rng(seed)
+    small = rng.integers(0, 256, (4, 4, bands), dtype=np.uint8)
+    image = Image.fromarray(small[:, :, 0] if bands == 1 else small)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.resize((side[1], side[0]), Image.Resampling.BILINEAR).save(path)
+    return path
+
+
+def table(path: Path, images: Sequence[str], *, separator: str, end: str = "\n") -> np.ndarray:
+    """A published label table; returns what it says, (N, 17)."""
+    values = np.random.default_rng(len(images)).random((len(images), len(CLASSES))) < 0.3
+    lines = [separator.join(["IMAGE\\LABEL", *CLASSES])]
+    lines += [
+        separator.join([name, *map(str, row.astype(int))])
+        for name, row in zip(images, values, strict=True)
+    ]
+    path.write_bytes((end.join(lines) + end).encode())
+    return values
+
+
+def fake_aid(
+    root: Path,
+    *,
+    scenes: Sequence[str] = ("Airport", "Beach"),
+    train: int = 8,
+    test: int = 2,
+    suffix: str = ".jpg",
+    scene_folders: bool = True,
+) -> dict[str, np.ndarray]:
+    """AID-multilabel; returns the true labels by image."""
+    names = []
+    for scene in scenes:
+        for i in range(train + test):
+            name = f"{scene.lower()}_{i + 1}"
+            part = "images_tr" if i < train else "images_test"
+            folder = root / part / scene if scene_folders else root / part
+            picture(folder / f"{name}{suffix}", seed=len(names))
+            names.append(name)
+    values = table(root / "multilabel.csv", names, separator=",", end="\r\n")
+    return dict(zip(names, values, strict=True))
+
+
+def fake_ucmerced(
+    root: Path,
+    *,
+    scenes: Sequence[str] = ("agricultural", "airplane"),
+    each: int = 10,
+    suffix: str = ".tif",
+    table_name: str = "LandUse_Multilabeled.txt",
+) -> dict[str, np.ndarray]:
+    """UC Merced with one image a few pixels short; returns the true labels by image."""
+    names = []
+    for scene in scenes:
+        for i in range(each):
+            name = f"{scene}{i:02d}"
+            side = (14, 16) if not names else (16, 16)
+            picture(root / "Images" / scene / f"{name}{suffix}", side=side, seed=len(names))
+            names.append(name)
+    separator = "," if table_name.endswith(".csv") else "\t"
+    values = table(root / table_name, names, separator=separator)
+    return dict(zip(names, values, strict=True))

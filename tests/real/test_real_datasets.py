@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adagc.data.aid import aid_collection
+from adagc.data.decode import peek, read_image
+from adagc.data.inspect import inspect
+from adagc.data.normalisation import far_from_unit, measure
+from adagc.data.ucmerced import ucmerced_collection
+
+REPOSITORY = Path(__file__).parents[2]
+DATA = Path(os.environ.get("ADAGC_DATA", REPOSITORY.parent / "shared" / "data"))
+
+
+def real(name: str) -> Path:
+    if not (DATA / name).is_dir():
+        pytest.skip(f"real images are not here: no {name} in $ADAGC_DATA or ../shared/data")
+    return DATA / name
+
+
+def test_aid(tmp_path: Path) -> None:
+    data = aid_collection(real("AID_multilabel"), size=32, cache=tmp_path)
+    assert {k: len(v) for k, v in data.splits.items()} == {"train": 1800, "val": 600, "test": 600}
+    assert len(set(np.concatenate([*data.splits.values()]).tolist())) == 3000
+    assert len(data.classes) == 16
+    assert "mobile-home" not in data.classes
+    assert data.truth is not None
+    assert data.truth.sum() == 15_456
+    support = dict(zip(data.classes, data.truth.sum(0).tolist(), strict=True))
+    assert (support["airplane"], support["trees"], support["water"]) == (99, 2407, 852)
+    assert data.truth.any(axis=1).all()
+    airport = data.truth[data.images.names.index("airport_10")]
+    assert {c for c, there in zip(data.classes, airport, strict=True) if there} == {
+        "airplane", "buildings", "cars", "grass", "pavement", "trees",
+    }  # fmt: skip
+    # every scene type keeps its share in validation
+    scenes = np.array([name.rsplit("_", 1)[0] for name in data.images.names])
+    _, train = np.unique(scenes[data.splits["train"]], return_counts=True)
+    _, val = np.unique(scenes[data.splits["val"]], return_counts=True)
+    assert len(train) == len(val) == 30
+    assert np.abs(val / (train + val) - 0.25).max() < 0.02
+    everything = data.images.gather(np.arange(3000))
+    assert (everything.reshape(3000, -1).std(axis=1) > 0).all()  # no image is blank
+
+    measured = measure(data.images, data.splits["train"])
+    assert (measured.mean > 80).all()
+    assert (measured.mean < 120).all()
+    scaled = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    rows = data.splits["train"]
+    assert far_from_unit(data.images, rows, 255 * scaled[0], 255 * scaled[1]) == []
+    assert far_from_unit(data.images, rows, *scaled)[-1].endswith("divide the values by 255")
+
+
+def test_ucmerced(tmp_path: Path) -> None:
+    data = ucmerced_collection(real("UCMerced_sample"), size=None, cache=tmp_path)
+    assert data.images.shape == (3, 256, 256)  # two files are 251 pixels high
+    assert {k: len(v) for k, v in data.splits.items()} == {"train": 63, "val": 21, "test": 21}
+    assert len(data.classes) == 17
+    assert data.truth is not None
+    assert data.truth[:, data.classes.index("airplane")].sum() == 5
+    for name, row in zip(data.images.names, data.truth, strict=True):
+        assert row[data.classes.index("airplane")] == name.startswith("airplane")
+
+
+def test_inspect_ucmerced() -> None:
+    found = inspect(real("UCMerced_sample"))
+    assert found.images.shapes == {(3, 256, 256): 103, (3, 251, 256): 2}
+    assert found.truth is not None
+    assert sum(found.truth.cardinality.values()) == 105
+    assert found.warnings == ()
+
+
+def test_sentinel_patches() -> None:
+    files = sorted(real("BigEarthNet_sample").rglob("*.tif"))
+    assert len(files) == 84
+    for path in files:
+        image = read_image(path)
+        assert peek(path) == (image.shape, image.dtype)
+        assert image.shape in {(1, 120, 120), (1, 60, 60), (1, 20, 20)}
+        radar = path.stem.endswith(("VV", "VH"))
+        assert image.dtype == (np.float32 if radar else np.uint16)
