@@ -100,7 +100,7 @@ class Scores:
 
     @property
     def never_predicted(self) -> int:
-        """Classes without a single positive at the threshold (their precision and F1 count as 0)."""
+        """Classes without a positive at the threshold; their precision and F1 count as 0."""
         return int((self.per_class.predicted == 0).sum())
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,15 +117,20 @@ class Scores:
     def from_dict(cls, values: Mapping[str, Any]) -> Scores:
         """The inverse of `to_dict`."""
         table = values["per_class"]
-        counts = ("support", "predicted")
+
+        def rates(name: str) -> NDArray[np.float64]:
+            return np.array([np.nan if value is None else value for value in table[name]], float)
+
+        def counts(name: str) -> NDArray[np.int64]:
+            return np.array(table[name], np.int64)
+
         per_class = PerClass(
-            **{
-                name: np.array(
-                    [np.nan if value is None else value for value in table[name]],
-                    dtype=np.int64 if name in counts else np.float64,
-                )
-                for name in PerClass.__dataclass_fields__
-            }
+            average_precision=rates("average_precision"),
+            precision=rates("precision"),
+            recall=rates("recall"),
+            f1=rates("f1"),
+            support=counts("support"),
+            predicted=counts("predicted"),
         )
         numbers = {name: values[name] for name in cls.__dataclass_fields__ if name != "per_class"}
         return cls(**numbers, per_class=per_class)

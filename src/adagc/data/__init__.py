@@ -37,7 +37,9 @@ def open_collection(
     """Open a data set of a kind of `KINDS`; options that do not concern the kind are refused."""
     if kind not in KINDS:
         raise UsageError(f"unknown kind of data {kind!r}: choose from {', '.join(KINDS)}")
-    place = None if cache is None else Path(cache)
+    place, labelled, clean, parts = (
+        None if value is None else Path(value) for value in (cache, labels, truth, split)
+    )
     if kind == "synthetic":
         from adagc.data.synthetic import synthetic_collection
 
@@ -59,16 +61,16 @@ def open_collection(
         from adagc.data.array import array_collection
 
         return array_collection(
-            where, labels=labels, truth=truth, split=split, seed=seed, bands=bands
+            where, labels=labelled, truth=clean, split=parts, seed=seed, bands=bands
         )
     from adagc.data.folder import folder_collection
 
     return folder_collection(
         where,
         size=size,
-        labels=labels,
-        truth=truth,
-        split=split,
+        labels=labelled,
+        truth=clean,
+        split=parts,
         seed=seed,
         bands=bands,
         cache=place,

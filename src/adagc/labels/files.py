@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from typing import Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.atomic import replacing
 from adagc.errors import LabelFileError
 from adagc.labels._rows import (
     ABSENT,
@@ -264,15 +263,14 @@ def _replacing(path: Path) -> Iterator[TextIO]:
     """A file under a temporary name that takes its place when all went well."""
     if path.is_dir():
         raise LabelFileError(f"{path} is a folder; give the name of a file in it")
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        with temporary.open("x", encoding="utf-8", newline="") as file:
+        with (
+            replacing(path) as (temporary,),
+            temporary.open("x", encoding="utf-8", newline="") as file,
+        ):
             yield file
-        os.replace(temporary, path)  # noqa: PTH105
     except OSError as error:
         raise LabelFileError(
             f"{path} cannot be written ({error.strerror}); check that its folder exists and is "
             "writable"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

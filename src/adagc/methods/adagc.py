@@ -121,9 +121,7 @@ class AdaGC(Method):
         """Copy the student into the teacher and open the memory."""
         super().setup(network, task)
         rows, columns = task.observed.shape
-        self.teacher = AveragedNetwork(
-            network, self.teacher_momentum, warm_up=self.teacher_warm_up
-        )
+        self.teacher = AveragedNetwork(network, self.teacher_momentum, warm_up=self.teacher_warm_up)
         self.memory = SampleTable(rows, columns)  # p̃^S
         self.targets = SampleTable(rows, columns)  # the last t of every image, for the reader
 
@@ -153,9 +151,7 @@ class AdaGC(Method):
         if not self.calibrating:
             logits = network(batch.images)
             self._remember(batch.index, logits.detach())
-            total = losses.reduce(
-                losses.binary_cross_entropy(logits, positives(batch.observed))
-            )
+            total = losses.reduce(losses.binary_cross_entropy(logits, positives(batch.observed)))
             return Losses(total, {"assume_negative": total})
 
         t = self._make_pseudo_labels(network, batch)

@@ -88,7 +88,9 @@ def require(method: Method, task: Task) -> None:
                 "priors": "give clean training labels (--truth FILE) or the prior as an option",
                 "text": "give embeddings of the class names (--text FILE)",
             }[need]
-            raise AdagcError(f"{method.title} needs {need}, which this task does not have: {remedy}")
+            raise AdagcError(
+                f"{method.title} needs {need}, which this task does not have: {remedy}"
+            )
 
 
 def positives(observed: Tensor) -> Tensor:

@@ -32,7 +32,9 @@ class IgnoreUnobserved(Method):
     """
 
     title: ClassVar[str] = "IUN"
-    paper: ClassVar[str] = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    paper: ClassVar[str] = (
+        "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
+    )
     needs: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adagc._version import __version__
+from adagc.atomic import replacing
 from adagc.errors import AdagcError
 from adagc.models.classifier import Classifier, build
 from adagc.models.spec import ModelSpec
@@ -64,7 +64,7 @@ def save_model(
     # The bands travel with the numbers, for whoever starts from this file alone. Bytes rather than
     # `save_file`, whose files only their owner can read.
     numbers = save(state, metadata={"format": "pt", "bands": "\n".join(spec.bands)})
-    with _replacing(folder / WEIGHTS, folder / DESCRIPTION) as (weights, description):
+    with replacing(folder / WEIGHTS, folder / DESCRIPTION) as (weights, description):
         weights.write_bytes(numbers)
         content = {
             "format": _FORMAT,
@@ -146,16 +146,3 @@ def load_model(folder: str | os.PathLike[str]) -> Classifier:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _replacing(*targets: Path) -> Iterator[list[Path]]:
-    """Temporary paths beside `targets` that take their places at the end, or vanish on failure."""
-    temporary = [target.with_name(f".{target.name}.{os.getpid()}.tmp") for target in targets]
-    try:
-        yield temporary
-        for source, target in zip(temporary, targets, strict=True):
-            source.replace(target)
-    finally:
-        for source in temporary:
-            source.unlink(missing_ok=True)

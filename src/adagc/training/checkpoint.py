@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from adagc.atomic import replacing
 from adagc.errors import AdagcError
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; it takes the place of `path` only when all went well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        # Without the flush a power cut could leave the new name with the old disk's content.
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a text file in one go."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write tensors and plain values."""
-    with replacing(path) as temporary:
+    with replacing(path) as (temporary,):
         torch.save(state, temporary)
 
 

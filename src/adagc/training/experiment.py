@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file as load_arrays
-from safetensors.numpy import save_file as save_arrays
+from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file
 
+from adagc.atomic import write_bytes
 from adagc.data import Collection, open_collection
 from adagc.data.base import SceneDataset
 from adagc.data.normalisation import measure
@@ -32,7 +33,6 @@ from adagc.models import (
     save_model,
 )
 from adagc.training.batches import batch_bounds
-from adagc.training.checkpoint import replacing
 from adagc.training.config import RunConfig
 from adagc.training.evaluate import Oracle, predict
 from adagc.training.loop import Settings, Validation, fit
@@ -173,7 +173,7 @@ def make_network(
         dropout=config.dropout,
         weights=weights,
     )
-    given = None
+    given: tuple[Sequence[float], Sequence[float]] | None = None
     if config.normalise != "measured" and weights != "none" and images.dtype == np.uint8:
         given = pretrained_normalisation(backbone, images.bands, 255.0)
     if given is None and config.normalise == "pretrained":
@@ -183,7 +183,7 @@ def make_network(
         )
     if given is None:
         statistics = measure(images, train)
-        given = statistics.mean, statistics.std
+        given = statistics.mean.tolist(), statistics.std.tolist()
     return build(spec, seed=config.seed, weights=weights, mean=given[0], std=given[1])
 
 
@@ -246,9 +246,7 @@ def evaluate(
         raise AdagcError("this data has no clean labels to evaluate against: give --truth FILE")
     rows = collection.splits.get(split)
     if rows is None or len(rows) == 0:
-        raise AdagcError(
-            f"there is no split {split!r}: choose from {', '.join(collection.splits)}"
-        )
+        raise AdagcError(f"there is no split {split!r}: choose from {', '.join(collection.splits)}")
     check_classes(collection, rows, absent or config.absent)
     model = load_model(run.folder)
     description = run.read_json("model.json")["extra"]
@@ -273,8 +271,7 @@ def evaluate(
         "networks": table,
     }
     suffix = "" if split == "test" else f"-{split}"
-    with replacing(run.path(f"predictions{suffix}.safetensors")) as temporary:
-        save_arrays(predictions, temporary)
+    write_bytes(run.path(f"predictions{suffix}.safetensors"), save_arrays(predictions))
     run.write_json(f"scores{suffix}.json", result)
     return result
 

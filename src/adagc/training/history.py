@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from adagc.training import checkpoint
+from adagc.atomic import write_text
 
 
 class History:
@@ -23,7 +23,7 @@ class History:
                 continue
             if line["epoch"] <= keep:
                 kept.append(text)
-        checkpoint.write_text(path, "".join(f"{text}\n" for text in kept))
+        write_text(path, "".join(f"{text}\n" for text in kept))
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one epoch."""

@@ -33,7 +33,7 @@ def simulate(
     """Single positives for the images of these splits, drawn from their clean labels."""
     rows = np.concatenate([collection.splits[name] for name in splits])
     if collection.truth is None:
-        raise UsageError(f"--scheme {scheme} needs clean labels: give --truth FILE, or use --labels")
+        raise UsageError(f"--scheme {scheme} needs clean labels: give --truth or --labels")
     truth = collection.truth[rows]
     if scheme == "random":
         values = simulate_random(truth, seed)
@@ -65,7 +65,7 @@ def observe(
         assert scheme is not None
         table = simulate(collection, scheme, label_seed)
         values = match(table, collection.images.names)
-    labelled = (values > 0).any(axis=1)
+    labelled = np.asarray((values > 0).any(axis=1))
     train, val = (collection.splits[name] for name in ("train", "val"))
     left_out = int((~labelled[train]).sum() + (~labelled[val]).sum())
     if left_out:

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from adagc._version import __version__
+from adagc.atomic import write_json, write_text
 from adagc.errors import AdagcError, UsageError
-from adagc.training.checkpoint import write_text
 
 # What may differ between a run and its continuation.
 _FREE = frozenset({"cache", "accelerator", "devices", "oracle"})
@@ -76,7 +76,7 @@ class Run:
 
     def write_json(self, name: str, value: Any) -> None:
         """Replace a JSON file in one go."""
-        write_text(self.path(name), json.dumps(value, indent=1) + "\n")
+        write_json(self.path(name), value)
 
     def read_json(self, name: str) -> Any:
         """A JSON file of the run."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
+from adagc.atomic import write_bytes
 from adagc.methods.base import Method
 from adagc.methods.state import AveragedNetwork
 from adagc.training import checkpoint
@@ -106,6 +107,5 @@ def save_weights(folder: Path, name: str, which: str, network: nn.Module) -> Non
     """Write one network's weights whole or not at all."""
     path = weights_path(folder, name, which)
     path.parent.mkdir(exist_ok=True)
-    tensors = {key: value.contiguous() for key, value in network.state_dict().items()}
-    with checkpoint.replacing(path) as temporary:
-        save_file(tensors, temporary)
+    tensors = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
+    write_bytes(path, save(tensors))  # files of `save_file` can be read by their owner only

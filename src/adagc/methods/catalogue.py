@@ -1,0 +1,102 @@
+"""`adagc methods`: the registry as a table, and one method explained from its own source."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from adagc.methods import find, registry
+from adagc.methods.base import Method
+
+NEEDS = {
+    "truth": "clean training labels",
+    "priors": "class frequencies or labels per image",
+    "text": "embeddings of the class names",
+    "two_views": "a second augmented view",
+    "feature_map": "a spatial feature map",
+}
+
+
+def describe(name: str | None = None) -> dict[str, Any]:
+    """JSON-ready: every method, or one with its options."""
+    if name is None:
+        return {title: _summary(method) for title, method in registry().items()}
+    method = find(name)
+    return {
+        "title": method.title,
+        **_summary(method),
+        "description": inspect.cleandoc(method.__doc__ or "").partition("\nArgs:")[0].strip(),
+        "options": options(method),
+    }
+
+
+def options(method: type[Method]) -> dict[str, dict[str, Any]]:
+    """Every option with its default, what it means, and the values worth trying."""
+    meaning = _documented(method)
+    found = {}
+    for option in inspect.signature(method).parameters.values():
+        if option.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        found[option.name] = {
+            "default": option.default,
+            "type": str(option.annotation),
+            "meaning": meaning.get(option.name, ""),
+            "grid": list(method.grid.get(option.name, ())),
+        }
+    return found
+
+
+def render(name: str | None = None) -> RenderableType:
+    """For the terminal."""
+    if name is None:
+        table = Table(header_style="bold")
+        for heading in ("method", "in one line", "needs", "cost of a step", "paper"):
+            table.add_column(heading, justify="right" if heading.startswith("cost") else "left")
+        for title, method in registry().items():
+            table.add_row(
+                Text(title),
+                Text(_first_line(method)),
+                Text(", ".join(NEEDS[need] for need in sorted(method.needs)) or "–"),
+                f"{method.cost:.2f}",
+                Text(method.paper or "–"),
+            )
+        return Group(table, Text("adagc methods NAME explains one."))
+    one = describe(name)
+    table = Table(header_style="bold", title="options", title_justify="left")
+    for heading in ("option", "default", "meaning", "worth trying"):
+        table.add_column(heading)
+    for option, facts in one["options"].items():
+        grid = ", ".join(map(str, facts["grid"]))
+        table.add_row(f"--method.{option}", str(facts["default"]), Text(facts["meaning"]), grid)
+    needs = ", ".join(NEEDS[need] for need in one["needs"]) or "nothing but observed labels"
+    head = Text.assemble(
+        (one["title"], "bold"), "\n", one["paper"], "\n\n", one["description"], "\n\n",
+        ("needs: ", "bold"), needs,
+        ("\ncost of a step: ", "bold"), f"{one['cost']:.2f} times AN\n",
+    )  # fmt: skip
+    return Group(head, table) if one["options"] else head
+
+
+def _summary(method: type[Method]) -> dict[str, Any]:
+    return {
+        "summary": _first_line(method),
+        "paper": method.paper,
+        "needs": sorted(method.needs),
+        "cost": round(method.cost, 3),
+    }
+
+
+def _first_line(method: type[Method]) -> str:
+    return (method.__doc__ or "").strip().partition("\n")[0]
+
+
+def _documented(method: type[Method]) -> dict[str, str]:
+    """Option to meaning, from the class's docstring."""
+    from docstring_parser import parse
+
+    documented = parse(inspect.cleandoc(method.__doc__ or ""))
+    return {item.arg_name: " ".join((item.description or "").split()) for item in documented.params}

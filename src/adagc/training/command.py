@@ -1,0 +1,103 @@
+"""The command line of `adagc train`: the settings of a run and the options of the chosen method.
+
+A YAML file given with --config holds the same names; the command line wins over it. The resolved
+config.yaml of a run is such a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from adagc.errors import UsageError
+from adagc.methods import find
+from adagc.methods.base import Method
+from adagc.training.config import RunConfig
+
+DEFAULT = "AdaGC"
+
+
+def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[str]]:
+    """A parser for this method's options, the method, and the words left to parse."""
+    argv, files = _take(argv, "--config")
+    argv, names = _take(argv, "--method")
+    settings = {}
+    for file in files:
+        settings |= _read(Path(file))
+    options = settings.pop("method", {})
+    if isinstance(options, str):
+        options = {"title": options}
+    if not isinstance(options, Mapping):
+        raise UsageError("method in the config must be a name, or a title with options")
+    title = options.get("title", DEFAULT)
+    method = find(names[-1] if names else title)
+    # Options of another method than the one asked for on the command line do not apply.
+    same = method is find(title)
+    options = {k: v for k, v in options.items() if k != "title"} if same else {}
+
+    parser = ArgumentParser(
+        prog="adagc train",
+        description="Train one method on one data set and leave a run folder with scores and a "
+        f"report. Shown are the options of {method.title}; --method NAME chooses another, "
+        "--config FILE.yaml reads settings from a file.",
+        epilog="example: adagc train --data folder --root photos --labels labels.csv"
+        " --method AdaGC --method.weight 5 --epochs 40 --out runs/first",
+        exit_on_error=False,
+    )
+    parser.add_class_arguments(RunConfig, None)
+    parser.add_class_arguments(method, "method")
+    for key, value in {**settings, **{f"method.{k}": v for k, v in options.items()}}.items():
+        _set_default(parser, key, value)
+    return parser, method, argv
+
+
+def split_options(options: Namespace, method: type[Method]) -> tuple[RunConfig, Method]:
+    """The settings of the run and the method, built."""
+    values = {name: options[name] for name in RunConfig.__dataclass_fields__}
+    chosen = options.get("method")
+    return RunConfig(**values), method(**(chosen.as_dict() if chosen else {}))
+
+
+def _take(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
+    """Remove every `flag VALUE` and `flag=VALUE`, and return the values."""
+    rest, values = [], []
+    words = iter(argv)
+    for word in words:
+        if word == flag:
+            value = next(words, None)
+            if value is None:
+                raise UsageError(f"{flag} needs a value")
+            values.append(value)
+        elif word.startswith(f"{flag}="):
+            values.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    return rest, values
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A YAML file of settings; variables such as ${ADAGC_DATA} are filled in."""
+    try:
+        loaded = yaml.safe_load(os.path.expandvars(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): give a YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(loaded, dict):
+        raise UsageError(f"{path} must hold settings, one `name: value` per line")
+    return loaded
+
+
+def _set_default(parser: ArgumentParser, key: str, value: Any) -> None:
+    known = [action.dest for action in parser._actions]
+    if key not in known:
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else "; see adagc train --help"
+        raise UsageError(f"there is no setting {key!r}{hint}")
+    parser.set_defaults({key: value})
