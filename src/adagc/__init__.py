@@ -1,1 +1,63 @@
-"""adagc."""
+"""From one label per remote-sensing image to a multi-label classifier.
+
+The public names below are loaded when they are first used: importing adagc itself is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from adagc._version import __version__
+
+if TYPE_CHECKING:
+    from adagc.data import Collection, open_collection
+    from adagc.errors import AdagcError
+    from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
+    from adagc.methods import registry
+    from adagc.metrics import score
+    from adagc.models import load_model
+    from adagc.training.config import RunConfig
+    from adagc.training.experiment import train
+
+_HOMES = {
+    "AdagcError": "adagc.errors",
+    "Collection": "adagc.data",
+    "LabelTable": "adagc.labels",
+    "RunConfig": "adagc.training.config",
+    "flip_rates": "adagc.labels",
+    "load_model": "adagc.models",
+    "open_collection": "adagc.data",
+    "read_labels": "adagc.labels",
+    "registry": "adagc.methods",
+    "score": "adagc.metrics",
+    "train": "adagc.training.experiment",
+    "write_labels": "adagc.labels",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'adagc' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
+
+
+__all__ = [
+    "AdagcError",
+    "Collection",
+    "LabelTable",
+    "RunConfig",
+    "__version__",
+    "flip_rates",
+    "load_model",
+    "open_collection",
+    "read_labels",
+    "registry",
+    "score",
+    "train",
+    "write_labels",
+]

@@ -1,5 +1,6 @@
-"""What people see in the terminal: tables, a progress bar, log lines. Results go to stdout,
-everything else to stderr, so that `--json` leaves one object on stdout and nothing more.
+"""What people see in the terminal: tables, a progress bar, log lines.
+
+Results go to stdout, everything else to stderr, so that `--json` leaves one object on stdout.
 """
 
 from __future__ import annotations

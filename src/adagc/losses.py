@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
 
 # log1p(-t) must stay finite; a pseudo-label this close to 1 is certain for every purpose.
 _MOST_CERTAIN = 1.0 - 1e-6
@@ -38,13 +38,13 @@ def negative(logits: Tensor) -> Tensor:
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """y ℓ⁺ + (1 - y) ℓ⁻ for hard or soft targets y.
+    """Cross-entropy y ℓ⁺ + (1 - y) ℓ⁻ for hard or soft targets y.
 
     >>> binary_cross_entropy(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
     tensor([[0.6931, 0.6931]])
     """
     z = precise(logits)
-    return softplus(z) - targets * z  # ℓ⁺ = ℓ⁻ - z: one softplus instead of two
+    return binary_cross_entropy_with_logits(z, targets.to(z.dtype), reduction="none")
 
 
 def gradient_calibration(logits: Tensor, pseudo_labels: Tensor, observed: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[st
     """A parser for this method's options, the method, and the words left to parse."""
     argv, files = _take(argv, "--config")
     argv, names = _take(argv, "--method")
-    settings = {}
+    settings: dict[str, Any] = {}
     for file in files:
         settings |= _read(Path(file))
     options = settings.pop("method", {})

@@ -41,6 +41,7 @@ def tensorboard(folder: Path, first: int) -> Any:
 
 
 def log_scalars(writer: Any, line: dict[str, Any]) -> None:
+    """One history line for TensorBoard."""
     epoch = line["epoch"]
     for name, value in line["losses"].items():
         writer.add_scalar(f"loss/{name}", value, epoch)

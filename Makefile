@@ -1,0 +1,50 @@
+# Every target sets up what it needs in .venv; a second call starts within seconds.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-slow check format bench clean help
+
+help:
+	@echo "make demo       one label per image, on made-up scenes: train, compare, report"
+	@echo "make test       the tests"
+	@echo "make test-slow  tests that train for minutes"
+	@echo "make check      ruff, mypy, import direction: what CI runs before the tests"
+	@echo "make bench      speed and memory, as ratios inside one run"
+
+# Rebuilt only when a dependency changes. The stamp comes last, so a broken set-up is repeated.
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV) (once, a few minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    -c constraints.txt -e '.[weights,tensorboard,dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/adagc demo --out runs/demo
+
+test: $(READY)
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto --dist worksteal -q
+
+test-slow: $(READY)
+	@$(BIN)/python -m pytest -q -m slow
+
+check: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/test_imports.py
+
+format: $(READY)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/metrics.py
+	@$(BIN)/python benchmarks/loader.py
+	@$(BIN)/python benchmarks/step_cost.py
+	@$(BIN)/python benchmarks/start_up.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info

@@ -1,0 +1,7 @@
+"""`python -m adagc` is `adagc`."""
+
+import sys
+
+from adagc.cli import main
+
+sys.exit(main())

@@ -1,0 +1,292 @@
+"""Line and column charts as inline SVG: no script, colours from the page's style sheet.
+
+Every chart is drawn in a fixed coordinate system and scaled by the browser. Invisible strips, one
+per position on the x axis, carry the values as hover text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from adagc.report.html import esc
+
+WIDTH, HEIGHT = 560, 280
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 26, 36
+_DOTS = 16  # up to so many epochs every value gets a dot
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line; `colour` is a number of the page's palette, None a gap."""
+
+    name: str
+    values: Sequence[float | None]
+    colour: int
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A vertical line with a word on top."""
+
+    at: float
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What is drawn beside the lines."""
+
+    moments: Sequence[Moment] = ()
+    shaded_after: float | None = None
+    back: tuple[float, float] | None = None  # an arrow along the top, from, to
+    level: tuple[float, str] | None = None  # a horizontal line and its name
+
+
+@dataclass(frozen=True)
+class _Scale:
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: tuple[float, ...] = field(default=())
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+
+def line_chart(
+    epochs: Sequence[int],
+    series: Sequence[Series],
+    *,
+    title: str,
+    caption: str = "",
+    decimals: int = 1,
+    extra: Annotations | None = None,
+) -> str:
+    """A figure with a legend; empty if there is nothing to draw."""
+    extra = extra or Annotations()
+    known = [v for line in series for v in line.values if v is not None and math.isfinite(v)]
+    if not epochs or not known:
+        return ""
+    if extra.level is not None:
+        known = [*known, extra.level[0]]
+    y = _y_scale(min(known), max(known))
+    x = _x_scale(epochs)
+    body = [
+        _shade(extra, x),
+        _grid(x, y),
+        *(_moment(moment, x) for moment in extra.moments),
+        _arrow(extra, x),
+        _level(extra, y),
+        *(_line(epochs, line, x, y) for line in series),
+        _strips(epochs, series, x, decimals),
+    ]
+    summary = f"{title}, epochs {epochs[0]} to {epochs[-1]}. " + " ".join(
+        _summary(epochs, line, decimals) for line in series
+    )
+    return _figure(title, caption, _legend(series), _svg(summary, "".join(body)))
+
+
+def column_chart(
+    values: Sequence[float], names: Sequence[str], *, title: str, caption: str = "", axis: str = ""
+) -> str:
+    """Counts as columns."""
+    y = _y_scale(0.0, max([*values, 1.0]), pad=False)
+    step = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
+    base = y(y.low)
+    parts = [_y_grid(y)]
+    for i, (value, name) in enumerate(zip(values, names, strict=True)):
+        left, top = LEFT + i * step, y(value)
+        inner, width, middle = left + 0.14 * step, 0.72 * step, left + step / 2
+        parts.append(
+            f'<g><title>{esc(name)}: {value:,.0f}</title><rect class="column" x="{inner:.1f}"'
+            f' y="{top}" width="{width:.1f}" height="{max(base - top, 0):.1f}" rx="2"/>'
+            f'<text x="{middle:.1f}" y="{base + 16}" text-anchor="middle">{esc(name)}</text></g>'
+        )
+    parts.append(_axis_name(axis))
+    told = ", ".join(f"{name}: {value:,.0f}" for name, value in zip(names, values, strict=True))
+    return _figure(title, caption, "", _svg(f"{title}. {told}", "".join(parts)))
+
+
+def _figure(title: str, caption: str, legend: str, drawing: str) -> str:
+    below = f'<span class="sub">{esc(caption)}</span>' if caption else ""
+    return (
+        f'<figure class="chart"><figcaption><strong>{esc(title)}</strong>{below}</figcaption>'
+        f"{legend}{drawing}</figure>"
+    )
+
+
+def _svg(summary: str, body: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{esc(summary)}">{body}</svg>'
+    )
+
+
+def _legend(series: Sequence[Series]) -> str:
+    items = "".join(
+        f'<li><svg class="key" viewBox="0 0 26 8" aria-hidden="true"><path d="M1 4H25"'
+        f' class="line c{line.colour}{" dashed" if line.dashed else ""}"/></svg>'
+        f"{esc(line.name)}</li>"
+        for line in series
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _line(epochs: Sequence[int], line: Series, x: _Scale, y: _Scale) -> str:
+    pieces: list[str] = []
+    pen = "M"
+    dots = []
+    for epoch, value in zip(epochs, line.values, strict=True):
+        if value is None or not _finite(value):
+            pen = "M"
+            continue
+        pieces.append(f"{pen}{x(epoch)} {y(value)}")
+        dots.append(f'<circle class="dot c{line.colour}" cx="{x(epoch)}" cy="{y(value)}" r="3"/>')
+        pen = "L"
+    dashed = " dashed" if line.dashed else ""
+    path = f'<path class="line c{line.colour}{dashed}" d="{"".join(pieces)}"/>'
+    return path + ("".join(dots) if len(epochs) <= _DOTS else "")
+
+
+def _strips(epochs: Sequence[int], series: Sequence[Series], x: _Scale, decimals: int) -> str:
+    """Hover text for every epoch."""
+    step = abs(x(epochs[1]) - x(epochs[0])) if len(epochs) > 1 else WIDTH - LEFT - RIGHT
+    found = []
+    for i, epoch in enumerate(epochs):
+        told = [f"epoch {epoch}"]
+        told += [
+            f"{line.name}: {value:.{decimals}f}"
+            for line in series
+            if (value := line.values[i]) is not None and _finite(value)
+        ]
+        found.append(
+            f'<rect class="strip" x="{x(epoch) - step / 2:.1f}" y="{TOP}" width="{step:.1f}"'
+            f' height="{HEIGHT - TOP - BOTTOM}"><title>{esc(chr(10).join(told))}</title></rect>'
+        )
+    return "".join(found)
+
+
+def _grid(x: _Scale, y: _Scale) -> str:
+    base = HEIGHT - BOTTOM
+    numbers = "".join(
+        f'<text x="{x(tick)}" y="{base + 16}" text-anchor="middle">{tick:.0f}</text>'
+        for tick in x.ticks
+    )
+    return _y_grid(y) + numbers + _axis_name("epoch")
+
+
+def _y_grid(y: _Scale) -> str:
+    places = max(0, min(3, -math.floor(math.log10(y.ticks[1] - y.ticks[0]) + 1e-9)))
+    return "".join(
+        f'<path class="grid" d="M{LEFT} {y(tick)}H{WIDTH - RIGHT}"/>'
+        f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">'
+        f"{_number(tick, places)}</text>"
+        for tick in y.ticks
+    )
+
+
+def _axis_name(name: str) -> str:
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    return (
+        f'<text class="axis" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{esc(name)}</text>'
+    )
+
+
+def _moment(moment: Moment, x: _Scale) -> str:
+    at = x(moment.at)
+    # the word stands on the side with more room
+    anchor = "start" if at < WIDTH / 2 else "end"
+    offset = 5 if anchor == "start" else -5
+    height = TOP - 14 if moment.strong else TOP - 2
+    return (
+        f'<path class="moment{" strong" if moment.strong else ""}"'
+        f' d="M{at} {height - 4}V{HEIGHT - BOTTOM}"/>'
+        f'<text class="moment" x="{at + offset:.1f}" y="{height + 4}"'
+        f' text-anchor="{anchor}">{esc(moment.text)}</text>'
+    )
+
+
+def _arrow(extra: Annotations, x: _Scale) -> str:
+    if extra.back is None:
+        return ""
+    start, end = x(extra.back[0]), x(extra.back[1])
+    y = HEIGHT - BOTTOM - 8
+    return (
+        f'<path class="back" d="M{start} {y}H{end + 2}M{end + 8} {y - 4}L{end + 1} {y}'
+        f'L{end + 8} {y + 4}"><title>back to epoch {extra.back[1]:.0f}</title></path>'
+    )
+
+
+def _shade(extra: Annotations, x: _Scale) -> str:
+    if extra.shaded_after is None:
+        return ""
+    left = x(extra.shaded_after)
+    return (
+        f'<rect class="shade" x="{left}" y="{TOP}" width="{max(WIDTH - RIGHT - left, 0):.1f}"'
+        f' height="{HEIGHT - TOP - BOTTOM}"/>'
+    )
+
+
+def _level(extra: Annotations, y: _Scale) -> str:
+    if extra.level is None:
+        return ""
+    at = y(extra.level[0])
+    return (
+        f'<path class="level" d="M{LEFT} {at}H{WIDTH - RIGHT}"/><text class="moment"'
+        f' x="{WIDTH - RIGHT - 4}" y="{at - 6:.1f}" text-anchor="end">{esc(extra.level[1])}</text>'
+    )
+
+
+def _summary(epochs: Sequence[int], line: Series, decimals: int) -> str:
+    known = [
+        (v, e) for v, e in zip(line.values, epochs, strict=True) if v is not None and _finite(v)
+    ]
+    if not known:
+        return ""
+    top, when = max(known)
+    return (
+        f"{line.name}: from {known[0][0]:.{decimals}f} to {known[-1][0]:.{decimals}f},"
+        f" highest {top:.{decimals}f} at epoch {when}."
+    )
+
+
+def _x_scale(epochs: Sequence[int]) -> _Scale:
+    first, last = epochs[0], epochs[-1]
+    if first == last:
+        return _Scale(first - 1, last + 1, LEFT, WIDTH - RIGHT, (float(first),))
+    step = max(1, math.ceil(_step((last - first) / 8)))
+    ticks = tuple(float(t) for t in range(first, last + 1) if t % step == 0 or t == first)
+    if len(ticks) > 1 and ticks[1] - ticks[0] < 0.6 * step:
+        ticks = ticks[1:]  # 1 and 2 of 1, 2, 4, ... would touch
+    return _Scale(first, last, LEFT + 6, WIDTH - RIGHT - 6, ticks)
+
+
+def _y_scale(low: float, high: float, *, pad: bool = True) -> _Scale:
+    if pad:
+        room = 0.06 * (high - low) or max(abs(high) * 0.1, 0.05)
+        low, high = low - (room if low < 0 or low >= room else low), high + room
+    step = _step((high - low) / 5)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    ticks = tuple(step * i for i in range(first, last + 1))
+    return _Scale(first * step, last * step, HEIGHT - BOTTOM, TOP, ticks)
+
+
+def _step(rough: float) -> float:
+    """The next of 1, 2, 5, 10, ... at any scale."""
+    size = 10.0 ** math.floor(math.log10(rough))
+    return next((m * size for m in (1, 2, 5) if m * size >= rough * 0.999), 10 * size)
+
+
+def _number(value: float, places: int) -> str:
+    text = f"{value + 0.0:,.{places}f}"
+    return text.replace("-", "−") if float(text.replace(",", "")) else f"{0:.{places}f}"
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

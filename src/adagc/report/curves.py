@@ -1,0 +1,172 @@
+"""How training went: curves over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from adagc.report.charts import Annotations, Moment, Series, line_chart
+from adagc.report.headline import MAP
+from adagc.report.html import esc, section
+from adagc.report.record import NETWORKS, Record
+
+_COLOUR = {"network": 0, "teacher": 1, "averaged": 3}
+
+
+def training_curves(record: Record) -> str:
+    """Noisy and clean validation, and the loss."""
+    if not record.history:
+        return ""
+    epochs = _epochs(record)
+    marks = _marks(record)
+    charts = [
+        line_chart(
+            epochs,
+            _maps(record, lambda line: line["noisy"], dashed=False),
+            title="Noisy validation mAP",
+            caption="against the observed labels: all that training sees",
+            extra=marks,
+        ),
+        line_chart(
+            epochs,
+            _maps(record, lambda line: line.get("oracle", {}).get("validation", {}), dashed=True),
+            title="Clean validation mAP",
+            caption="against the true labels: recorded, never used",
+            extra=marks,
+        ),
+        line_chart(
+            epochs,
+            _losses(record),
+            title="Loss",
+            caption="mean over the steps of an epoch",
+            decimals=3,
+            extra=marks,
+        ),
+    ]
+    return section(
+        "curves", "Training", f'<div class="charts">{"".join(charts)}</div>', lead=_story(record)
+    )
+
+
+def pseudo_label_curves(record: Record) -> str:
+    """How well the method guessed what nobody looked at; empty if it keeps no guesses."""
+    quality = [line.get("oracle", {}).get("pseudo_labels", {}) for line in record.history]
+    if not any(quality):
+        return ""
+    epochs = _epochs(record)
+    marks = _marks(record)
+    names = (
+        (MAP, "mAP"),
+        ("precision", "precision"),
+        ("recall", "recall"),
+        ("f1", "F1"),
+    )
+    first = line_chart(
+        epochs,
+        [
+            Series(shown, [_times(line.get(key), 100) for line in quality], colour)
+            for colour, (key, shown) in enumerate(names)
+        ],
+        title="Quality of the pseudo-labels, %",
+        caption="on training images; precision, recall and F1 where nobody looked, at 0.5",
+        extra=marks,
+    )
+    missing = _missing_per_image(record)
+    level = None if missing is None else (missing, f"truly missing: {missing:.2f}")
+    second = line_chart(
+        epochs,
+        [Series("added", [_times(line.get("added_per_image"), 1) for line in quality], 2)],
+        title="Labels added per image",
+        caption="pseudo-labels of at least 0.5 on classes nobody looked at",
+        decimals=2,
+        extra=Annotations(marks.moments, marks.shaded_after, marks.back, level),
+    )
+    return section(
+        "pseudo-labels",
+        "Pseudo-labels",
+        f'<div class="charts">{first}{second}</div>',
+        lead="What the method believes of the labels it was never shown, judged by the true ones."
+        " Recorded, never used.",
+    )
+
+
+def _epochs(record: Record) -> list[int]:
+    return [int(line["epoch"]) for line in record.history]
+
+
+def _story(record: Record) -> str:
+    """The trigger in words."""
+    best, trigger = record.status.get("best_epoch"), record.status.get("triggered_after")
+    words = f"{len(record.history)} of {record.epochs} epochs. "
+    if trigger is not None:
+        words += f"Warm-up ended after epoch <strong>{esc(trigger)}</strong>"
+        if record.went_back and best is not None:
+            words += (
+                f"; the noisy validation was best in epoch <strong>{esc(best)}</strong>, and"
+                " training went back there before calibration began"
+            )
+        words += ". "
+    elif record.status.get("stage"):
+        words += f"Still in {esc(record.status['stage'])}. "
+    if "averaged" in record.twins:
+        words += "The averaged network is the teacher here and is not shown twice."
+    return words
+
+
+def _marks(record: Record) -> Annotations:
+    best, trigger = record.status.get("best_epoch"), record.status.get("triggered_after")
+    moments = []
+    if best is not None and best != trigger:
+        moments.append(Moment(best, f"best: {best}"))
+    if trigger is not None:
+        moments.append(Moment(trigger, f"triggered after {trigger}", strong=True))
+    back = (trigger, best) if record.went_back and trigger and best else None
+    return Annotations(moments, shaded_after=trigger, back=back)
+
+
+def _maps(
+    record: Record,
+    scores_in: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    *,
+    dashed: bool,
+) -> list[Series]:
+    lines = [scores_in(line) for line in record.history]
+    return [
+        Series(
+            record.shown(name),
+            [_times(line.get(name, {}).get(MAP), 100) for line in lines],
+            _COLOUR[name],
+            dashed=dashed,
+        )
+        for name in NETWORKS
+        if name not in record.twins and any(name in line for line in lines)
+    ]
+
+
+def _losses(record: Record) -> list[Series]:
+    names: dict[str, None] = {}  # a set that keeps its order
+    for line in record.history:
+        names.update(dict.fromkeys(line["losses"]))
+    series = {name: [line["losses"].get(name) for line in record.history] for name in names}
+    parts = [name for name in series if name != "total"]
+    if len(parts) == 1 and series[parts[0]] == series.get("total"):
+        del series["total"]  # a loss of one part is that part
+    order = {"total": 5} | {name: i for i, name in enumerate(parts)}
+    return [
+        Series(name.replace("_", " "), values, order[name] % 6, dashed=name == "total")
+        for name, values in series.items()
+    ]
+
+
+def _missing_per_image(record: Record) -> float | None:
+    rates = record.labels.get("flip_rates", {})
+    images = record.labels.get("images", {}).get("train")
+    mean = rates.get("mean_cardinality")
+    if mean is None or not images:
+        return None
+    seen: float = (rates["observed"] - rates["wrong"]) / images
+    return float(mean) - seen
+
+
+def _times(value: Any, factor: float) -> float | None:
+    return None if value is None else factor * float(value)
