@@ -115,12 +115,14 @@ def cnn() -> TinyCNN:
 class FixedLogits(nn.Module):
     """Answers with its own parameter, whatever the image: losses become testable by hand."""
 
-    def __init__(self, logits: Tensor) -> None:
+    def __init__(self, logits: Tensor, *, half: bool = False) -> None:
         super().__init__()
         self.logits = nn.Parameter(logits.clone())
+        self.half_precision = half
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.logits[: len(images)]
+        logits = self.logits[: len(images)]
+        return logits.half() if self.half_precision else logits
 
 
 def make_task(observed: Tensor, *, oracle: frozenset[str] = frozenset(), epochs: int = 4) -> Task:

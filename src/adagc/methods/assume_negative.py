@@ -15,7 +15,10 @@ COLE = "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021
 
 
 class AssumeNegative(Method):
-    """AN: (1/BC) Σ [ y ℓ⁺ + (1 - y) ℓ⁻ ]."""
+    """Assume that every unobserved label is negative.
+
+    L = (1/BC) Σ [ y ℓ⁺ + (1 - y) ℓ⁻ ]
+    """
 
     title: ClassVar[str] = "AN"
     paper: ClassVar[str] = COLE
@@ -28,7 +31,9 @@ class AssumeNegative(Method):
 
 
 class LabelSmoothing(Method):
-    """AN-LS: AN against softened targets y (1 - s) + (1 - y) s.
+    """Assume negative, with smoothed labels.
+
+    AN against the targets y (1 - s) + (1 - y) s.
 
     Args:
         smoothing: s; positives become 1 - s, unobserved entries s.
@@ -51,7 +56,9 @@ class LabelSmoothing(Method):
 
 
 class WeakAssumeNegative(Method):
-    """WAN: (1/BC) Σ [ y ℓ⁺ + w (1 - y) ℓ⁻ ].
+    """Assume negative, but weigh those negatives weakly.
+
+    L = (1/BC) Σ [ y ℓ⁺ + w (1 - y) ℓ⁻ ]
 
     Args:
         negative_weight: w; by default 1 / (C - 1), so that the one positive weighs as much as all

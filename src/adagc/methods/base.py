@@ -30,16 +30,20 @@ class Method(nn.Module, ABC):
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning
     cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN
 
+    def check(self, task: Task) -> None:
+        """Refuse a task that lacks what this method needs; called before anything is written."""
+        require(self, task)
+
     def setup(self, network: nn.Module, task: Task) -> None:
         """Build tables, heads, teachers; called once, before training or resuming."""
-        require(self, task)
+        self.check(task)
 
     @abstractmethod
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """The loss of one batch and its named parts."""
 
     def after_step(self, network: nn.Module) -> None:
-        """Called after every optimiser step with the plain network (not the distributed wrapper)."""
+        """Called after every optimiser step, with the network itself, never a wrapper."""
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
         """Judge the epoch from the noisy validation scores of the `watched` network."""

@@ -54,21 +54,23 @@ def render(name: str | None = None) -> RenderableType:
     """For the terminal."""
     if name is None:
         table = Table(header_style="bold")
-        for heading in ("method", "in one line", "needs", "cost of a step", "paper"):
-            table.add_column(heading, justify="right" if heading.startswith("cost") else "left")
+        for heading in ("method", "in one line", "needs besides one label per image", "cost"):
+            table.add_column(heading, justify="right" if heading == "cost" else "left")
         for title, method in registry().items():
             table.add_row(
                 Text(title),
                 Text(_first_line(method)),
                 Text(", ".join(NEEDS[need] for need in sorted(method.needs)) or "–"),
                 f"{method.cost:.2f}",
-                Text(method.paper or "–"),
             )
-        return Group(table, Text("adagc methods NAME explains one."))
+        return Group(
+            table,
+            Text("Cost: arithmetic of a step relative to AN. adagc methods NAME explains one."),
+        )
     one = describe(name)
     table = Table(header_style="bold", title="options", title_justify="left")
     for heading in ("option", "default", "meaning", "worth trying"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading in ("option", "default"))
     for option, facts in one["options"].items():
         grid = ", ".join(map(str, facts["grid"]))
         table.add_row(f"--method.{option}", str(facts["default"]), Text(facts["meaning"]), grid)

@@ -14,7 +14,9 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class ExpectedPositives(Method):
-    """EPR: (1/BC) Σ_P ℓ⁺ + λ ((k̂ - k) / C)², k̂ the batch mean of Σ_c p_c.
+    """Observed positives, and the expected number of labels per image as a prior.
+
+    L = (1/BC) Σ_P ℓ⁺ + λ ((k̂ - k) / C)², k̂ the batch mean of Σ_c p_c.
 
     Nothing says which entries are negative; the network itself spreads the expected mass.
 
@@ -34,13 +36,18 @@ class ExpectedPositives(Method):
         self.weight = weight
         self.expected = expected
 
+    def check(self, task: Task) -> None:
+        """A given k makes the prior unnecessary."""
+        if self.expected is None:
+            super().check(task)
+
     def setup(self, network: nn.Module, task: Task) -> None:
         """Take k from the priors unless it was given."""
+        super().setup(network, task)
         if self.expected is not None:
             self.k = self.expected
             return
-        super().setup(network, task)
-        assert task.priors is not None  # require() made sure
+        assert task.priors is not None  # check() made sure
         self.k = float(task.priors.sum())
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:

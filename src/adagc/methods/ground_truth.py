@@ -13,7 +13,10 @@ from adagc.types import Batch, Losses, Progress
 
 
 class GroundTruth(Method):
-    """Binary cross-entropy on the clean labels: (1/BC) Σ [ y* ℓ⁺ + (1 - y*) ℓ⁻ ]."""
+    """Train on the clean labels: the upper bound.
+
+    L = (1/BC) Σ [ y* ℓ⁺ + (1 - y*) ℓ⁻ ]
+    """
 
     title: ClassVar[str] = "GT w/ BCE"
     needs: ClassVar[frozenset[str]] = frozenset({"truth"})
@@ -26,7 +29,9 @@ class GroundTruth(Method):
 
 
 class IgnoreUnobserved(Method):
-    """IUN: the observed positive and the true negatives: (1/BC) Σ [ y ℓ⁺ + (1 - y*) ℓ⁻ ].
+    """Ignore unobserved positives: the observed positive and the true negatives.
+
+    L = (1/BC) Σ [ y ℓ⁺ + (1 - y*) ℓ⁻ ]
 
     False negatives contribute nothing, yet count in the denominator.
     """

@@ -148,5 +148,6 @@ class Mixup:
         return cls(partner.to(device), share.to(device))
 
     def __call__(self, values: Tensor) -> Tensor:
+        """Mix the rows of a tensor."""
         share = self.share.view(-1, *[1] * (values.dim() - 1)).to(values.dtype)
         return torch.lerp(values[self.partner], values, share)

@@ -66,16 +66,17 @@ def line_chart(
     title: str,
     caption: str = "",
     decimals: int = 1,
+    limit: float | None = None,
     extra: Annotations | None = None,
 ) -> str:
-    """A figure with a legend; empty if there is nothing to draw."""
+    """A figure with a legend, empty if there is nothing to draw; no value is above `limit`."""
     extra = extra or Annotations()
     known = [v for line in series for v in line.values if v is not None and math.isfinite(v)]
     if not epochs or not known:
         return ""
     if extra.level is not None:
         known = [*known, extra.level[0]]
-    y = _y_scale(min(known), max(known))
+    y = _y_scale(min(known), max(known), limit=limit)
     x = _x_scale(epochs)
     body = [
         _shade(extra, x),
@@ -96,10 +97,11 @@ def column_chart(
     values: Sequence[float], names: Sequence[str], *, title: str, caption: str = "", axis: str = ""
 ) -> str:
     """Counts as columns."""
+    wide = 400  # it stands beside a table
     y = _y_scale(0.0, max([*values, 1.0]), pad=False)
-    step = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
+    step = (wide - LEFT - RIGHT) / max(len(values), 1)
     base = y(y.low)
-    parts = [_y_grid(y)]
+    parts = [_y_grid(y, wide)]
     for i, (value, name) in enumerate(zip(values, names, strict=True)):
         left, top = LEFT + i * step, y(value)
         inner, width, middle = left + 0.14 * step, 0.72 * step, left + step / 2
@@ -108,9 +110,9 @@ def column_chart(
             f' y="{top}" width="{width:.1f}" height="{max(base - top, 0):.1f}" rx="2"/>'
             f'<text x="{middle:.1f}" y="{base + 16}" text-anchor="middle">{esc(name)}</text></g>'
         )
-    parts.append(_axis_name(axis))
+    parts.append(_axis_name(axis, wide))
     told = ", ".join(f"{name}: {value:,.0f}" for name, value in zip(names, values, strict=True))
-    return _figure(title, caption, "", _svg(f"{title}. {told}", "".join(parts)))
+    return _figure(title, caption, "", _svg(f"{title}. {told}", "".join(parts), wide))
 
 
 def _figure(title: str, caption: str, legend: str, drawing: str) -> str:
@@ -121,15 +123,15 @@ def _figure(title: str, caption: str, legend: str, drawing: str) -> str:
     )
 
 
-def _svg(summary: str, body: str) -> str:
+def _svg(summary: str, body: str, width: int = WIDTH) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{esc(summary)}">{body}</svg>'
+        f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{esc(summary)}">{body}</svg>'
     )
 
 
 def _legend(series: Sequence[Series]) -> str:
     items = "".join(
-        f'<li><svg class="key" viewBox="0 0 26 8" aria-hidden="true"><path d="M1 4H25"'
+        f'<li><svg class="stroke" viewBox="0 0 26 8" aria-hidden="true"><path d="M1 4H25"'
         f' class="line c{line.colour}{" dashed" if line.dashed else ""}"/></svg>'
         f"{esc(line.name)}</li>"
         for line in series
@@ -180,18 +182,18 @@ def _grid(x: _Scale, y: _Scale) -> str:
     return _y_grid(y) + numbers + _axis_name("epoch")
 
 
-def _y_grid(y: _Scale) -> str:
+def _y_grid(y: _Scale, width: int = WIDTH) -> str:
     places = max(0, min(3, -math.floor(math.log10(y.ticks[1] - y.ticks[0]) + 1e-9)))
     return "".join(
-        f'<path class="grid" d="M{LEFT} {y(tick)}H{WIDTH - RIGHT}"/>'
+        f'<path class="grid" d="M{LEFT} {y(tick)}H{width - RIGHT}"/>'
         f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">'
         f"{_number(tick, places)}</text>"
         for tick in y.ticks
     )
 
 
-def _axis_name(name: str) -> str:
-    middle = (LEFT + WIDTH - RIGHT) / 2
+def _axis_name(name: str, width: int = WIDTH) -> str:
+    middle = (LEFT + width - RIGHT) / 2
     return (
         f'<text class="axis" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{esc(name)}</text>'
     )
@@ -199,8 +201,9 @@ def _axis_name(name: str) -> str:
 
 def _moment(moment: Moment, x: _Scale) -> str:
     at = x(moment.at)
-    # the word stands on the side with more room
-    anchor = "start" if at < WIDTH / 2 else "end"
+    # the word stands where there is room, that of the weaker line on the far side of the other
+    right = at < 0.65 * WIDTH if moment.strong else at < 0.2 * WIDTH
+    anchor = "start" if right else "end"
     offset = 5 if anchor == "start" else -5
     height = TOP - 14 if moment.strong else TOP - 2
     return (
@@ -266,10 +269,12 @@ def _x_scale(epochs: Sequence[int]) -> _Scale:
     return _Scale(first, last, LEFT + 6, WIDTH - RIGHT - 6, ticks)
 
 
-def _y_scale(low: float, high: float, *, pad: bool = True) -> _Scale:
+def _y_scale(low: float, high: float, *, pad: bool = True, limit: float | None = None) -> _Scale:
     if pad:
         room = 0.06 * (high - low) or max(abs(high) * 0.1, 0.05)
         low, high = low - (room if low < 0 or low >= room else low), high + room
+    if limit is not None:
+        high = min(high, limit)
     step = _step((high - low) / 5)
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)

@@ -7,7 +7,7 @@ from typing import Any
 
 from adagc.report.charts import Annotations, Moment, Series, line_chart
 from adagc.report.headline import MAP
-from adagc.report.html import esc, section
+from adagc.report.html import duration, esc, listed, section
 from adagc.report.record import NETWORKS, Record
 
 _COLOUR = {"network": 0, "teacher": 1, "averaged": 3}
@@ -29,7 +29,7 @@ def training_curves(record: Record) -> str:
         ),
         line_chart(
             epochs,
-            _maps(record, lambda line: line.get("oracle", {}).get("validation", {}), dashed=True),
+            _maps(record, _clean, dashed=True),
             title="Clean validation mAP",
             caption="against the true labels: recorded, never used",
             extra=marks,
@@ -44,7 +44,7 @@ def training_curves(record: Record) -> str:
         ),
     ]
     return section(
-        "curves", "Training", f'<div class="charts">{"".join(charts)}</div>', lead=_story(record)
+        "curves", "Training", f'<div class="charts">{"".join(charts)}{_story(record)}</div>'
     )
 
 
@@ -69,6 +69,7 @@ def pseudo_label_curves(record: Record) -> str:
         ],
         title="Quality of the pseudo-labels, %",
         caption="on training images; precision, recall and F1 where nobody looked, at 0.5",
+        limit=100,
         extra=marks,
     )
     missing = _missing_per_image(record)
@@ -95,22 +96,51 @@ def _epochs(record: Record) -> list[int]:
 
 
 def _story(record: Record) -> str:
-    """The trigger in words."""
+    """What happened when, in words."""
     best, trigger = record.status.get("best_epoch"), record.status.get("triggered_after")
-    words = f"{len(record.history)} of {record.epochs} epochs. "
+    done = f"{len(record.history)} of {record.epochs} epochs" + (
+        f", {duration(record.seconds / len(record.history))} each, validation included"
+    )
+    told = [esc(done)]
     if trigger is not None:
-        words += f"Warm-up ended after epoch <strong>{esc(trigger)}</strong>"
+        text = f"Warm-up ended after epoch <strong>{esc(trigger)}</strong>; calibration is shaded"
         if record.went_back and best is not None:
-            words += (
-                f"; the noisy validation was best in epoch <strong>{esc(best)}</strong>, and"
-                " training went back there before calibration began"
+            text += (
+                f". The noisy validation had been best in epoch <strong>{esc(best)}</strong>:"
+                " training went back there before it went on"
             )
-        words += ". "
+        told.append(text)
     elif record.status.get("stage"):
-        words += f"Still in {esc(record.status['stage'])}. "
-    if "averaged" in record.twins:
-        words += "The averaged network is the teacher here and is not shown twice."
-    return words
+        told.append(f"Still in {esc(record.status['stage'])}, not triggered yet")
+    for title, found, more in (
+        ("noisy", _best(record, lambda line: line["noisy"]), ""),
+        ("clean", _best(record, _clean), "; training cannot know"),
+    ):
+        if found:
+            values = [f"{name} {top:.1f} (epoch {when})" for name, (top, when) in found.items()]
+            told.append(esc(f"Best {title} mAP: {listed(values)}{more}"))
+    if record.twins:
+        told.append("The averaged network is the teacher here and is not shown twice")
+    items = "".join(f"<li>{text}.</li>" for text in told)
+    return f'<div class="chart story"><strong>What happened</strong><ul>{items}</ul></div>'
+
+
+def _clean(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = line.get("oracle", {}).get("validation", {})
+    return found
+
+
+def _best(
+    record: Record, scores_in: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> dict[str, tuple[float, int]]:
+    """Highest mAP of each network and the first epoch that had it."""
+    found: dict[str, tuple[float, int]] = {}
+    for line in record.history:
+        for name, scores in scores_in(line).items():
+            value, shown = 100 * scores[MAP], record.shown(name)
+            if name not in record.twins and value > found.get(shown, (-1.0, 0))[0]:
+                found[shown] = value, line["epoch"]
+    return found
 
 
 def _marks(record: Record) -> Annotations:

@@ -10,21 +10,23 @@ from numpy.typing import NDArray
 from adagc.data.base import Collection
 from adagc.errors import AdagcError
 from adagc.report.html import esc, section
-from adagc.report.pictures import TINY, thumbnails
+from adagc.report.pictures import TINY, limits, thumbnails
 from adagc.report.record import Record
 
 THRESHOLD = 0.5
-EACH = 8  # pictures in each of best, typical and worst
+EACH = 6  # pictures in each of random, best, typical and worst
 TRAINING = 12
+_LONG = 32  # characters of a class name on a chip
 _MANY = 12  # chips on a card, beyond which the least certain wait in the hover text
 
 
 @dataclass(frozen=True)
-class _Labels:
+class _Known:
     """What is known of the images of a collection; rows as there."""
 
     observed: NDArray[np.int8]  # (N, C)
     truth: NDArray[np.bool_] | None
+    limits: NDArray[np.float64] | None  # how to stretch the pictures
 
 
 def gallery_section(record: Record, collection: Collection, *, seed: int = 0) -> str:
@@ -32,74 +34,76 @@ def gallery_section(record: Record, collection: Collection, *, seed: int = 0) ->
     images = collection.images
     if not images.is_image or not record.run.finished:
         return ""
-    labels = _Labels(_observed(record, collection), collection.truth)
+    known = _Known(_observed(record, collection), collection.truth, limits(images))
     generator = np.random.default_rng(seed)
-    parts = _judged(record, collection, labels, generator)
-    train = _labelled(collection, labels, "train")
+    parts = _judged(record, collection, known, generator)
+    train = _labelled(collection, known, "train")
     rows = np.sort(generator.choice(train, min(TRAINING, len(train)), replace=False))
     parts.append(
         _panel(
             "Training images",
             "what was observed (◉), what is there, and what the network makes of it",
-            _cards(record, collection, labels, rows, _predict(record, collection, rows)),
+            _cards(record, collection, known, rows, _predict(record, collection, rows)),
         )
     )
-    return section("pictures", "Pictures", _key(labels), *parts)
+    return section("pictures", "Pictures", _key(known), *parts)
 
 
 def _judged(
     record: Record,
     collection: Collection,
-    labels: _Labels,
+    known: _Known,
     generator: np.random.Generator,
 ) -> list[str]:
     """Panels of images the network was not trained on."""
     tested = _saved(record, collection)
-    if tested is None or labels.truth is None:
-        rows = _labelled(collection, labels, "val")
-        rows = np.sort(generator.choice(rows, min(3 * EACH, len(rows)), replace=False))
+    if tested is None or known.truth is None:
+        rows = _labelled(collection, known, "val")
+        rows = np.sort(generator.choice(rows, min(4 * EACH, len(rows)), replace=False))
         values = _predict(record, collection, rows)
-        cards = _cards(record, collection, labels, rows, values)
+        cards = _cards(record, collection, known, rows, values)
         return [_panel("Validation images", "drawn at random", cards)]
     rows, values = tested
-    f1 = image_f1(labels.truth[rows], values >= THRESHOLD)
+    f1 = image_f1(known.truth[rows], values >= THRESHOLD)
     panels = []
     for (name, text), chosen in zip(
         (
-            ("Among the best", "drawn from the 15 % of the test images with the highest F1"),
+            ("At random", f"drawn from all {len(rows):,} test images"),
+            ("Among the best", "drawn from the 15 % with the highest F1"),
             ("Typical", "drawn from the middle fifth"),
             ("Among the worst", "drawn from the 15 % with the lowest F1"),
         ),
         pick(f1, generator),
         strict=True,
     ):
-        cards = _cards(record, collection, labels, rows[chosen], values[chosen])
+        cards = _cards(record, collection, known, rows[chosen], values[chosen])
         if len(chosen):
             panels.append(_panel(name, text, cards))
     return panels
 
 
-def pick(
-    f1: NDArray[np.float64], generator: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Some of the best, of the middle and of the worst, none of them twice."""
+def pick(f1: NDArray[np.float64], generator: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Some of all, of the best, of the middle and of the worst images, none of them twice."""
     # shuffled first, so that equal values come in no particular order
     order = generator.permutation(len(f1))
     order = order[np.argsort(-f1[order], kind="stable")]
     count = len(order)
-    each = min(EACH, count // 3) or min(1, count)
-    edge = max(each, round(0.15 * count))
-    middle = slice(max(round(0.4 * count), each), max(round(0.6 * count), count - each))
-    pools = (order[:edge], order[middle], order[max(count - edge, 0) :])
+    edge = max(EACH, round(0.15 * count))
+    pools = (
+        order,
+        order[:edge],
+        order[round(0.4 * count) : round(0.6 * count)],
+        order[max(count - edge, 0) :],
+    )
     found: list[NDArray[np.int64]] = []
-    taken: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    free = np.ones(count, dtype=np.bool_)
     for pool in pools:
-        free = np.setdiff1d(pool, taken)
-        chosen = generator.choice(free, min(each, len(free)), replace=False)
+        left = pool[free[pool]]
+        chosen = generator.choice(left, min(EACH, len(left)), replace=False)
         chosen = chosen[np.argsort(-f1[chosen], kind="stable")]
-        taken = np.concatenate([taken, chosen])
+        free[chosen] = False
         found.append(chosen)
-    return found[0], found[1], found[2]
+    return found
 
 
 def image_f1(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -118,26 +122,26 @@ def _panel(name: str, text: str, cards: str) -> str:
 def _cards(
     record: Record,
     collection: Collection,
-    labels: _Labels,
+    known: _Known,
     rows: NDArray[np.int64],
     values: NDArray[np.float32],
 ) -> str:
-    pictures = thumbnails(collection.images, rows)
+    pictures = thumbnails(collection.images, rows, known.limits)
     pixelated = " tiny" if max(collection.images.shape[1:]) <= TINY else ""
     cards = []
     for row, picture, p in zip(rows.tolist(), pictures, values, strict=True):
         name = collection.images.names[row]
-        truth = None if labels.truth is None else labels.truth[row]
+        truth = None if known.truth is None else known.truth[row]
         score = ""
         if truth is not None:
             f1 = float(image_f1(truth[None], p[None] >= THRESHOLD)[0])
             score = f' <span class="f1">F1 {100 * f1:.0f}</span>'
-        chips = _chips(collection.classes, p, truth, labels.observed[row])
+        chips = _chips(collection.classes, p, truth, known.observed[row])
         cards.append(
             f'<article class="card"><img class="scene{pixelated}" src="{picture}"'
             f' alt="Image {esc(name)}" loading="lazy"><p class="name" title="{esc(name)}">'
             f"<span>{esc(name.rpartition('/')[2])}</span>{score}</p>"
-            f'<ul class="chips">{chips}</ul></article>'
+            f"{chips}</article>"
         )
     return "".join(cards)
 
@@ -168,25 +172,31 @@ def _chips(
         chip = (
             f'<li class="chip {kind}" title="{esc(name)}: {word}, {chance}">'
             f'<span aria-hidden="true">{sign}</span><span class="hidden">{word}: </span>'
-            f" {esc(name)}</li>"
+            f" {esc(_short(name))}</li>"
         )
         ranked.append((rank, -float(p[c]), chip))
     chips = [chip for *_, chip in sorted(ranked)]
     seen = [
         f'<li class="chip seen" title="observed: {esc(classes[c])}"><span aria-hidden="true">◉'
-        f'</span><span class="hidden">observed: </span> {esc(classes[c])}</li>'
+        f'</span><span class="hidden">observed: </span> {esc(_short(classes[c]))}</li>'
         for c in np.flatnonzero(observed > 0).tolist()
     ]
     if not chips:
         chips = ['<li class="chip none">nothing predicted</li>']
     if len(chips) > _MANY:
         chips = [*chips[:_MANY], f'<li class="chip none">+{len(chips) - _MANY}</li>']
-    return "".join([*seen, *chips])
+    first = f'<ul class="chips observed">{"".join(seen)}</ul>' if seen else ""
+    return f'{first}<ul class="chips">{"".join(chips)}</ul>'
 
 
-def _key(labels: _Labels) -> str:
+def _short(name: str) -> str:
+    """As much of a class name as a chip can carry; the rest is in its hover text."""
+    return name if len(name) <= _LONG else f"{name[: _LONG - 1].rstrip(' ,')}…"
+
+
+def _key(known: _Known) -> str:
     kinds = [("seen", "◉", "observed")]
-    if labels.truth is None:
+    if known.truth is None:
         kinds.append(("said", "•", "predicted"))
     else:
         kinds += [("right", "✓", "right"), ("missed", "○", "missed"), ("wrong", "✗", "wrong")]
@@ -204,9 +214,9 @@ def _observed(record: Record, collection: Collection) -> NDArray[np.int8]:
     return match(table, collection.images.names, unknown="ignore")
 
 
-def _labelled(collection: Collection, labels: _Labels, split: str) -> NDArray[np.int64]:
+def _labelled(collection: Collection, known: _Known, split: str) -> NDArray[np.int64]:
     rows = np.asarray(collection.splits.get(split, ()), dtype=np.int64)
-    return rows[(labels.observed[rows] > 0).any(axis=1)]
+    return rows[(known.observed[rows] > 0).any(axis=1)]
 
 
 def _saved(

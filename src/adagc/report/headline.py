@@ -82,7 +82,7 @@ def comparison(record: Record, others: Sequence[Record]) -> str:
         said.append(f"clean labels {fmean(bounds):.1f}{_of(bounds)}")
     if not said:
         return ""
-    return f"{', '.join(said)}{_gap(record, means.get('AN'), bounds)}."
+    return f"Compared with {', '.join(said)}{_gap(record, means.get('AN'), bounds)}."
 
 
 def _of(values: Sequence[float]) -> str:

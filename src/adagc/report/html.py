@@ -76,9 +76,16 @@ def _percent(share: float) -> str:
     return f"{100 * min(max(share, 0.0), 1.0):.1f}%"
 
 
+def clamped(name: str) -> str:
+    """A name of any length in two lines, whole in the hover text."""
+    return f'<span class="clamp" title="{esc(name)}">{esc(name)}</span>'
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them."""
     whole = round(seconds)
+    if seconds < 9.5:
+        return f"{seconds:.1f} s"
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:

@@ -102,7 +102,8 @@ def _header(
         lines += f'<p class="beside">{esc(beside)}</p>'
     if not record.run.finished:
         lines += note("This run is not finished: adagc train --resume continues it.")
-    remarks = "".join(note(text) for text in collection.notes) if collection else ""
+    said = collection.notes if collection else ()
+    remarks = "".join(f'<p class="small">{esc(text)}</p>' for text in said)
     return (
         f"<header><h1>{esc(heading)}</h1>{lines}{facts(_facts(record, collection))}{remarks}"
         f"{_options(record)}</header>"

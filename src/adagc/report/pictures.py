@@ -12,37 +12,53 @@ from numpy.typing import NDArray
 from adagc.data.base import SceneDataset
 
 SIDE = 144  # longest side of a thumbnail in pixels
+SAMPLE = 64  # images whose values decide how all are stretched
 TINY = 64  # up to here pixels are kept as they are and shown as squares
 
 
-def thumbnails(images: SceneDataset, rows: NDArray[np.int64]) -> list[str]:
+def limits(images: SceneDataset) -> NDArray[np.float64] | None:
+    """(3, 2) lowest and highest value to show in red, green and blue; None for 8-bit images.
+
+    The 2nd and 98th percentile over images from all of the data set: a lake stays darker than a
+    roof, and noise on open water is not blown up into colours.
+    """
+    if images.dtype == np.uint8:
+        return None
+    count = min(SAMPLE, len(images))
+    rows = np.linspace(0, len(images) - 1, count).round().astype(np.int64)
+    values = images.gather(rows)[:, list(images.rgb)].astype(np.float64)
+    found = np.zeros((3, 2))
+    for band in range(3):
+        seen = values[:, band][np.isfinite(values[:, band])]
+        if seen.size:
+            found[band] = np.percentile(seen, (2, 98))
+    return found
+
+
+def thumbnails(
+    images: SceneDataset, rows: NDArray[np.int64], between: NDArray[np.float64] | None
+) -> list[str]:
     """A data URI for each of these images, in natural colours as far as the bands allow.
 
-    Values that are not 8-bit are stretched between their 2nd and 98th percentile, per band and
-    over all these images together: a lake stays darker than a roof.
+    Args:
+        images: Where they are.
+        rows: Which.
+        between: The `limits` of the data set.
     """
     if not len(rows):
         return []
     values = images.gather(np.asarray(rows, dtype=np.int64))[:, list(images.rgb)]
-    return [_encode(np.moveaxis(picture, 0, -1)) for picture in stretch(values)]
+    if between is not None:
+        values = stretch(values, between)
+    return [_encode(np.moveaxis(picture, 0, -1)) for picture in values]
 
 
-def stretch(values: NDArray[Any]) -> NDArray[np.uint8]:
+def stretch(values: NDArray[Any], between: NDArray[np.float64]) -> NDArray[np.uint8]:
     """(N, 3, H, W) of anything to 8 bits; what is not finite becomes black."""
-    if values.dtype == np.uint8:
-        return values
-    work = values.astype(np.float64)
-    good = np.isfinite(work)
-    work[~good] = np.nan
-    for band in range(work.shape[1]):
-        seen = work[:, band][good[:, band]]
-        if not seen.size:
-            continue
-        low, high = np.percentile(seen, (2, 98))
-        work[:, band] = (work[:, band] - low) / max(high - low, np.finfo(np.float64).tiny)
-    with np.errstate(over="ignore", invalid="ignore"):
-        work = np.clip(np.nan_to_num(work, posinf=1.0, neginf=0.0), 0.0, 1.0)
-    return (255 * work).round().astype(np.uint8)
+    low, high = (between[:, side, None, None] for side in (0, 1))
+    work = np.where(np.isfinite(values), values, low).astype(np.float64)
+    share = (work - low) / np.where(high > low, high - low, 1.0)
+    return (255 * np.clip(share, 0.0, 1.0)).round().astype(np.uint8)
 
 
 def _encode(picture: NDArray[np.uint8]) -> str:

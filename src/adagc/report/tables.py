@@ -8,7 +8,7 @@ from typing import Any
 from adagc.console import METRICS
 from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
-from adagc.report.html import bar, esc, listed, note, section, table
+from adagc.report.html import bar, clamped, esc, listed, note, section, table
 from adagc.report.record import Record
 
 
@@ -142,12 +142,13 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         )
         beta = betas.get(names[c])
         rows.append(
-            f'<tr><th scope="row">{esc(names[c])}</th><td>{support:,}</td><td>{_rate(beta)}</td>'
-            f'<td class="bars"{told}>{drawn}</td><td>{_score(ap)}</td><td>{_score(f1)}</td></tr>'
+            f'<tr><th scope="row">{clamped(names[c])}</th><td>{support:,}</td>'
+            f'<td>{_rate(beta)}</td><td class="bars"{told}>{drawn}</td>'
+            f"<td>{_score(ap)}</td><td>{_score(f1)}</td></tr>"
         )
     keys = ['<li><b class="swatch"></b>average precision</li>']
     keys.append('<li><b class="swatch second"></b>F1 at 0.5</li>')
-    keys.append('<li><b class="swatch tick"></b>precision of guessing</li>')
+    keys.append('<li><b class="swatch tick"></b>a random guess</li>')
     if rival is not None:
         keys.append(f'<li><b class="swatch dot"></b>average precision of {esc(rival.method)}</li>')
     head = ["Class", "Test images", "Flip rate", '<span class="hidden">Bars</span>', "AP", "F1"]
@@ -174,7 +175,7 @@ def _observed_section(record: Record) -> str:
     top = max(*counts, 1)
     pairs = sorted(zip(record.classes, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))
     rows = [
-        f'<tr><th scope="row">{esc(name)}</th><td>{count:,}</td>'
+        f'<tr><th scope="row">{clamped(name)}</th><td>{count:,}</td>'
         f'<td class="bars">{bar(count / top)}</td></tr>'
         for name, count in pairs
     ]
@@ -194,7 +195,7 @@ def noise_section(record: Record) -> str:
         return ""
     counts = record.labels["observed_counts"]
     rows = [
-        f'<tr><th scope="row">{esc(name)}</th><td>{support:,}</td><td>{seen:,}</td>'
+        f'<tr><th scope="row">{clamped(name)}</th><td>{support:,}</td><td>{seen:,}</td>'
         f'<td class="bars">{bar(beta or 0.0, style="third")}</td><td>{_rate(beta)}</td></tr>'
         for name, support, seen, beta in zip(
             record.classes, rates["support"], counts, rates["beta"], strict=True

@@ -24,7 +24,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
     except FileNotFoundError:
         raise AdagcError(f"{path} does not exist: start the run without --resume") from None
     except Exception as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise AdagcError(
             f"{path} cannot be read as a checkpoint ({reason}): delete it and start again"
         ) from error

@@ -14,13 +14,12 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save as save_arrays
-from safetensors.torch import load_file
 
 from adagc.atomic import write_bytes
 from adagc.data import Collection, open_collection
 from adagc.data.base import SceneDataset
 from adagc.data.normalisation import measure
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError
 from adagc.labels import flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.metrics import score
@@ -32,6 +31,7 @@ from adagc.models import (
     pretrained_normalisation,
     save_model,
 )
+from adagc.models.tensors import read_safetensors
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.evaluate import Oracle, predict
@@ -77,13 +77,20 @@ def train(
     testable = collection.truth is not None and len(collection.splits.get("test", ())) > 0
     if testable:
         check_classes(collection, collection.splits["test"], config.absent)
+    task = make_task(config, method, collection, observed)
+    method.check(task)
+    network = make_network(config, collection.images, collection.classes, observed.train)
+    # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
     record = {"method": {"title": method.title, **options_of(method)}, **asdict(config)}
     run = Run.start(out, record, resume=resume)
     if not run.path("labels.json").exists():
         write_labels(observed.table, run.path("labels.csv"))
         run.write_json("labels.json", describe_labels(collection, observed))
-    network = make_network(config, collection.images, collection.classes, observed.train)
-    task = make_task(config, method, collection, observed)
+    elif run.read_json("labels.json")["hash"] != observed.table.hash:
+        raise UsageError(
+            f"{out} was started with other labels (hash in labels.json): use the same label file,"
+            " or choose another --out"
+        )
     oracle = None
     if config.oracle and collection.truth is not None:
         oracle = Oracle(
@@ -271,7 +278,7 @@ def evaluate(
         name, _, which = path.stem.rpartition("-")
         if name not in description["best_epoch"]:
             continue
-        model.load_state_dict(load_file(path))
+        model.load_state_dict(read_safetensors(path)[0])
         values = predict(model, collection.images, rows)
         scores = score(collection.truth[rows], values, absent="skip")
         epoch = config.epochs if which == "last" else description["best_epoch"][name]

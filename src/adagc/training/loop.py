@@ -256,7 +256,7 @@ def _check(loss: torch.Tensor, index: torch.Tensor, progress: Progress) -> None:
         return
     which = ", ".join(str(i) for i in index[:8].tolist())
     raise TrainingError(
-        f"the loss became {float(loss)} in epoch {progress.epoch}, step"
+        f"the loss became {loss.item()} in epoch {progress.epoch}, step"
         f" {progress.step % progress.steps_per_epoch + 1}, training images {which}, ...:"
         " look at these images with adagc inspect, or lower the learning rate or set --clip 1;"
         " the last finished epoch is kept and --resume continues from it"

@@ -48,7 +48,9 @@ class Run:
                 )
             run._check_same(config)
             return run
-        if run.folder.exists() and any(run.folder.iterdir()):
+        # A run that was killed while starting leaves its environment or a temporary file.
+        left = [path.name for path in run.folder.iterdir()] if run.folder.exists() else []
+        if any(name != "environment.json" and not name.endswith(".tmp") for name in left):
             raise UsageError(f"{folder} is not empty and not a run: choose another --out")
         run.folder.mkdir(parents=True, exist_ok=True)
         run.write_json("environment.json", environment())
@@ -58,16 +60,18 @@ class Run:
 
     def _check_same(self, config: dict[str, Any]) -> None:
         before = self.config
-        changed = [
+        old, new = _flat(before), _flat(config)
+        changed = sorted(
             key
-            for key in {**before, **config}
-            if key not in _FREE and before.get(key) != config.get(key)
-        ]
+            for key in old.keys() | new.keys()
+            if key not in _FREE and old.get(key) != new.get(key)
+        )
         if changed:
-            key = sorted(changed)[0]
+            # Another method has other options too; its name says it all.
+            key = "method.title" if "method.title" in changed else changed[0]
             raise UsageError(
-                f"{self.folder} was started with {key} = {before.get(key)!r}, now it is"
-                f" {config.get(key)!r}: use the same settings, or choose another --out"
+                f"{self.folder} was started with {key} = {old.get(key)!r}, now it is"
+                f" {new.get(key)!r}: use the same settings, or choose another --out"
             )
 
     def path(self, name: str) -> Path:
@@ -86,15 +90,21 @@ class Run:
             raise AdagcError(
                 f"{self.folder} has no {name}: finish the run first (adagc train --resume)"
             ) from None
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise AdagcError(f"{self.path(name)} is damaged ({error}): run again") from None
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """All settings, as resolved when the run started."""
-        loaded = yaml.safe_load(self.path("config.yaml").read_text(encoding="utf-8"))
+        path = self.path("config.yaml")
+        try:
+            loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            loaded = None
         if not isinstance(loaded, dict):
-            raise AdagcError(f"{self.path('config.yaml')} is not a run's configuration")
+            raise AdagcError(
+                f"{path} is damaged: copy the run folder again, or choose another --out"
+            )
         return loaded
 
     @property
@@ -103,12 +113,29 @@ class Run:
         path = self.path("history.jsonl")
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()  # the line that was being written when the run was killed
+        try:
+            return [json.loads(line) for line in lines]
+        except json.JSONDecodeError as error:
+            raise AdagcError(
+                f"{path} is damaged ({error}): continue the run (adagc train --resume), which"
+                " writes it anew"
+            ) from None
 
     @property
     def finished(self) -> bool:
         """Whether training came to its end."""
         return self.path("model.json").exists()
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the method's own as "method.weight"."""
+    own = config.get("method")
+    options = own if isinstance(own, dict) else {}
+    rest = {key: value for key, value in config.items() if key != "method"}
+    return {**rest, **{f"method.{key}": value for key, value in options.items()}}
 
 
 def environment() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from safetensors.torch import save
 from torch import nn
 
 from adagc.atomic import write_bytes
+from adagc.errors import AdagcError
 from adagc.methods.base import Method
 from adagc.methods.state import AveragedNetwork
 from adagc.training import checkpoint
@@ -69,11 +70,17 @@ class Snapshots:
         if not path.exists():
             return 0
         state = checkpoint.load(path)
-        self._load_core(state)
-        self.best_epoch = dict(state["best_epoch"])
-        self.best_score = dict(state["best_score"])
-        self.seconds = state["seconds"]
-        return int(state["epoch"])
+        try:
+            self._load_core(state)
+            self.best_epoch = dict(state["best_epoch"])
+            self.best_score = dict(state["best_score"])
+            self.seconds = state["seconds"]
+            return int(state["epoch"])
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise AdagcError(
+                f"{path} does not fit this run: it was written by another version of adagc or for"
+                " another network; choose another --out"
+            ) from error
 
     def keep(self, folder: Path) -> None:
         """Snapshot for a later `restore`; on disk, so that it survives an interruption."""

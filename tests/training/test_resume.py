@@ -1,0 +1,221 @@
+"""Killed at any moment and resumed, a run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import make_collection
+from safetensors.torch import load_file
+
+from adagc.methods.adagc import AdaGC
+from adagc.training import checkpoint, history, loop, snapshots
+from adagc.training.config import RunConfig
+from adagc.training.experiment import train
+from adagc.training.runs import Run
+
+EPOCHS = 7  # warm-up 1-5, best epoch 3, calibration 6-7
+STEPS = 3
+
+# One server that has imported everything; every run is a fork of it and can be killed for good.
+SPAWN = multiprocessing.get_context("forkserver")
+SPAWN.set_forkserver_preload(["adagc.training.experiment", "adagc.methods.adagc", "conftest"])
+
+
+class Scripted(AdaGC):
+    """AdaGC whose teacher scores are given: KEEP after 2 and 3, RESTORE after 5."""
+
+    values = (0.1, 0.2, 0.5, 0.4, 0.3, 0.2, 0.1)
+
+    def end_epoch(self, scores, progress):
+        given = copy.copy(scores)
+        object.__setattr__(given, "mean_average_precision", self.values[progress.epoch - 1])
+        return super().end_epoch(given, progress)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arrange(moment: str, number: int) -> None:
+    """Make this process kill itself at the `number`-th occurrence of a moment."""
+    count = 0
+
+    def due() -> bool:
+        nonlocal count
+        count += 1
+        return count == number
+
+    def before(owner, name: str) -> None:
+        original = getattr(owner, name)
+
+        def wrapped(*args, **kwargs):
+            if due():
+                die()
+            return original(*args, **kwargs)
+
+        setattr(owner, name, wrapped)
+
+    def after(owner, name: str) -> None:
+        original = getattr(owner, name)
+
+        def wrapped(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if due():
+                die()
+            return result
+
+        setattr(owner, name, wrapped)
+
+    if moment == "in step":
+        before(Scripted, "after_step")
+    elif moment == "after keep":
+        after(snapshots.Snapshots, "keep")
+    elif moment == "after restore":
+        after(snapshots.Snapshots, "restore")
+    elif moment == "after best":
+        after(snapshots.Snapshots, "note_best")
+    elif moment == "before save":
+        before(snapshots.Snapshots, "save")
+    elif moment == "after save":
+        after(snapshots.Snapshots, "save")
+    elif moment == "at the end":
+        before(loop, "save_weights")
+    elif moment == "half a checkpoint":
+        original_save = torch.save
+
+        def half(state, target):
+            original_save(state, target)
+            if due():
+                target.write_bytes(target.read_bytes()[:1000])
+                die()
+
+        checkpoint.torch.save = half
+    elif moment == "half a line":
+        original_append = history.History.append
+
+        def half_line(self, line):
+            if due():
+                with self.path.open("a") as handle:
+                    handle.write(json.dumps(line)[:40])
+                    handle.flush()
+                    die()
+            original_append(self, line)
+
+        history.History.append = half_line
+    else:
+        raise AssertionError(moment)
+
+
+def work(folder: str, resume: bool, moment: str | None = None, number: int = 0) -> None:
+    torch.set_num_threads(1)
+    if moment is not None:
+        arrange(moment, number)
+    config = RunConfig(
+        scheme="random", epochs=EPOCHS, batch_size=8, learning_rate=0.02, hidden=8, dropout=0.3,
+        schedule="cosine", average=0.9, accelerator="cpu",
+    )  # fmt: skip
+    method = Scripted(patience=2, minimum_warm_up=1, force_trigger=None, weight=4.0)
+    train(config, method, folder, resume=resume, collection=make_collection())
+
+
+def in_a_process(*arguments) -> int | None:
+    process = SPAWN.Process(target=work, args=arguments)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def identical(one, other, where: str = "") -> None:
+    assert type(one) is type(other), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            identical(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            identical(a, b, f"{where}/{i}")
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), where
+    else:
+        assert one == other, where
+
+
+def told(run: Run) -> list[dict]:
+    """The history without the clock."""
+    return [{k: v for k, v in line.items() if "seconds" not in k} for line in run.history]
+
+
+def content(folder: Path) -> dict:
+    """Everything a run ends with, but for the time it took."""
+    run = Run.open(folder)
+    state = torch.load(folder / "last.ckpt", weights_only=True)
+    state.pop("seconds")
+    weights = sorted((folder / "weights").glob("*.safetensors"))
+    return {
+        "checkpoint": state,
+        "kept": torch.load(folder / "keep.ckpt", weights_only=True),
+        "weights": {path.name: load_file(path) for path in weights},
+        "model": load_file(folder / "model.safetensors"),
+        "history": told(run),
+        "scores": run.read_json("scores.json"),
+    }
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("resume") / "whole"
+    assert in_a_process(str(folder), False) == 0
+    found = content(folder)
+    lines = found["history"]
+    assert [line["verdict"][0] for line in lines] == list("ckkcrcc")
+    assert [line["status"]["stage"][0] for line in lines] == list("wwwwccc")
+    assert {
+        "network-last.safetensors",
+        "teacher-best.safetensors",
+        "averaged-last.safetensors",
+    } <= set(found["weights"])
+    return found
+
+
+MOMENTS = [
+    ("in step", 2),  # before the first checkpoint exists
+    ("in step", 2 * STEPS + 2),  # warm-up
+    ("in step", 3 * STEPS + 1),  # right after the best epoch was kept
+    ("in step", 6 * STEPS + 2),  # calibration
+    ("after best", 3),
+    ("after keep", 2),  # between keep and save
+    ("after restore", 1),  # between restore and save
+    ("before save", 5),
+    ("after save", 5),
+    ("half a checkpoint", 4),  # counts keeps too: the snapshot of epoch 3
+    ("half a line", 6),
+    ("at the end", 2),
+]
+
+
+@pytest.mark.parametrize(("moment", "number"), MOMENTS)
+def test_a_killed_run_ends_as_if_nothing_had_happened(tmp_path, uninterrupted, moment, number):
+    folder = tmp_path / "run"
+    assert in_a_process(str(folder), False, moment, number) == -signal.SIGKILL
+    assert not Run.open(folder).finished
+    _ = Run.open(folder).history  # a reader that comes now gets no traceback
+    assert in_a_process(str(folder), True) == 0
+    identical(content(folder), uninterrupted)
+
+
+def test_killed_again_and_again(tmp_path, uninterrupted):
+    folder = tmp_path / "run"
+    assert in_a_process(str(folder), False, "in step", 5) == -signal.SIGKILL
+    assert in_a_process(str(folder), True, "after keep", 1) == -signal.SIGKILL
+    assert in_a_process(str(folder), True, "after restore", 1) == -signal.SIGKILL
+    assert in_a_process(str(folder), True, "in step", STEPS + 1) == -signal.SIGKILL
+    assert in_a_process(str(folder), True) == 0
+    identical(content(folder), uninterrupted)
