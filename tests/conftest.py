@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,13 @@ from adagc.types import Batch, Progress, Task
 
 CLASSES = ("bare", "forest", "urban", "water")
 SPLITS = {"train": (0, 24), "val": (24, 40), "test": (40, 64)}
+
+# One server that has imported everything heavy; a process is a fork of it, quick to start and free
+# of the threads of the test process, and can be killed for good.
+SPAWN = multiprocessing.get_context("forkserver")
+SPAWN.set_forkserver_preload(
+    ["adagc.training.experiment", "adagc.methods", "torch.utils.tensorboard", "conftest"]
+)
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import slow_losses as slow
 from torch import Tensor
 
 from adagc import losses
+from reference import slow_losses as slow
 
 Z = [[0.5, -1.0, 2.0], [-0.3, 0.8, -2.0]]
 Y = [[1, 0, 0], [0, 1, 0]]
@@ -175,6 +175,12 @@ def test_a_certain_pseudo_label_pulls_with_p():
     z = torch.linspace(-10, 5, 31, dtype=torch.float64).unsqueeze(0)
     found = gradient(z, torch.ones_like(z))
     torch.testing.assert_close(found, -z.sigmoid(), rtol=1e-3, atol=0)
+
+
+def test_a_certain_pseudo_label_is_clamped_so_that_no_entry_runs_away():
+    z = torch.tensor([[30.0, 60.0, 1000.0]], dtype=torch.float64)
+    entries = losses.gradient_calibration(z, torch.ones_like(z), torch.zeros_like(z))
+    assert entries[0].tolist() == pytest.approx([math.log(1e-6)] * 3, rel=1e-3)
 
 
 def test_a_pseudo_label_of_zero_does_nothing():

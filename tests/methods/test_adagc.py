@@ -5,7 +5,6 @@ import warnings
 
 import pytest
 import torch
-from conftest import FixedLogits, TinyCNN, make_batch, make_progress, make_task
 from torch import Tensor, nn
 
 from adagc import losses
@@ -13,6 +12,7 @@ from adagc.methods.adagc import AdaGC
 from adagc.methods.state import Mixup
 from adagc.metrics import score
 from adagc.types import Scores, Verdict
+from conftest import FixedLogits, TinyCNN, make_batch, make_progress, make_task
 
 OBSERVED = torch.tensor(
     [[1, 0, 0, 0], [0, 1, 0, -1], [0, 0, 1, 0], [0, 0, 0, 1], [1, -1, 0, 0], [0, 0, 1, 0]],
@@ -328,7 +328,7 @@ def test_calibration_is_forced_in_time_with_a_warning():
 
 def test_forced_after_a_worse_epoch_it_still_goes_back_to_the_best():
     method = AdaGC(force_trigger=0.5, patience=5)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="still improving"):
         said = verdicts(method, [0.1, 0.2, 0.5, 0.6, 0.4, 0.3], epochs=10)
     assert said == ["C", "C", "K", "K", "R", "C"]
     assert (method.best_epoch, method.triggered_after) == (4, 5)

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import FixedLogits, make_batch, make_progress, make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import slow_losses as slow
 
 from adagc.errors import AdagcError, UsageError
 from adagc.methods import find, registry
@@ -14,6 +12,8 @@ from adagc.methods.base import Method
 from adagc.methods.expected_positives import ExpectedPositives
 from adagc.methods.ground_truth import GroundTruth, IgnoreUnobserved
 from adagc.types import Batch, Losses, Task
+from conftest import FixedLogits, make_batch, make_progress, make_task
+from reference import slow_losses as slow
 
 Z = [[0.5, -1.0, 2.0], [-0.3, 0.8, -2.0]]
 Y = [[1, 0, 0], [0, 1, 0]]

@@ -8,16 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import (
-    FixedLogits,
-    TinyCNN,
-    make_batch,
-    make_classifier,
-    make_collection,
-    make_labels,
-    make_progress,
-    make_task,
-)
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -28,6 +18,16 @@ from adagc.metrics import score
 from adagc.training.config import RunConfig
 from adagc.training.experiment import options_of, train
 from adagc.types import Batch, Losses, Task
+from conftest import (
+    FixedLogits,
+    TinyCNN,
+    make_batch,
+    make_classifier,
+    make_collection,
+    make_labels,
+    make_progress,
+    make_task,
+)
 
 OBSERVED = torch.tensor(
     [[1, 0, 0, 0], [0, 1, 0, -1], [0, 0, 1, 0], [0, 0, 0, 1], [1, -1, 0, 0], [0, 0, 1, 0]],
@@ -244,6 +244,6 @@ def test_a_missing_need_stops_before_a_run_folder_exists(cls, tmp_path):
     out = tmp_path / "run"
     if not cls.needs:
         return
-    with pytest.raises(AdagcError, match="needs (truth|priors)"):
+    with pytest.raises(AdagcError, match=r"needs (truth|priors)"):
         train(config(labels, epochs=1), cls(), out, collection=blind)
     assert not out.exists()  # the same command with --truth may use the same folder

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_a_tail_of_one_image_is_dropped_and_changes_with_the_epoch():
 def test_bounds_are_contiguous_and_leave_out_little(count, size, world):
     bounds = batch_bounds(count, size, world)
     assert bounds[0][0] == 0
-    assert all(one[1] == other[0] for one, other in zip(bounds, bounds[1:], strict=False))
+    assert all(one[1] == other[0] for one, other in pairwise(bounds))
     assert all(0 < end - start <= size for start, end in bounds)
     assert count - bounds[-1][1] < min(2 * world, size)
 

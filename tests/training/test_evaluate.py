@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import TinyCNN, make_classifier, make_collection
 
 from adagc.metrics import average_precision, score
 from adagc.training.evaluate import Oracle, predict
+from conftest import TinyCNN, make_classifier, make_collection
 
 
 @pytest.mark.parametrize("size", [1, 5, 64])

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_collection, make_labels
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from adagc.methods import Method, registry
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
+from conftest import make_collection, make_labels
 
 BLIND = [cls for cls in registry().values() if not cls.needs & {"truth", "priors"}]
 SIGHTED = [cls for cls in registry().values() if "truth" in cls.needs]

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import TinyCNN, make_classifier, make_collection
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import adagc.training
-from adagc.errors import TrainingError
+from adagc.errors import AdagcError, TrainingError
 from adagc.labels import simulate_random
 from adagc.methods import registry
 from adagc.methods.adagc import AdaGC
@@ -24,6 +23,7 @@ from adagc.metrics import score
 from adagc.training.evaluate import predict
 from adagc.training.loop import Settings, Trained, Validation, fit
 from adagc.types import Losses, Task, Verdict
+from conftest import TinyCNN, make_classifier, make_collection
 
 SOURCES = sorted(Path(adagc.training.__path__[0]).glob("*.py"))
 
@@ -258,7 +258,7 @@ def test_clipping_bounds_the_gradient(tmp_path):
 
 
 def test_batch_normalisation_trains_in_batches_and_is_judged_by_its_statistics(tmp_path):
-    trained, network, _ = run(tmp_path, AssumeNegative(), kind="images")
+    _, network, _ = run(tmp_path, AssumeNegative(), kind="images")
     assert network[1].num_batches_tracked == 9  # validation added none
     collection = make_collection("images")
     values = predict(network, collection.images, collection.splits["val"][:3])
@@ -278,7 +278,7 @@ def test_restore_goes_back_to_what_was_kept_and_goes_on(tmp_path):
     def remember(_line):
         optimisers.append(torch.load(tmp_path / "last.ckpt", weights_only=True))
 
-    _, network, states = run(tmp_path, method, settings=settings, on_epoch=remember)
+    _, _, states = run(tmp_path, method, settings=settings, on_epoch=remember)
     assert same(states[4], states[1])
     assert not same(states[3], states[1])
     assert not same(states[5], states[1])
@@ -404,6 +404,25 @@ def test_a_broken_loss_stops_with_advice_and_keeps_the_last_epoch(tmp_path, valu
     run(tmp_path / "whole", AssumeNegative(), whole)
     assert same(mended.state_dict(), whole.state_dict())
     assert [line["epoch"] for line in history(tmp_path)] == [1, 2, 3]
+
+
+def test_weights_that_break_in_the_last_step_never_reach_a_checkpoint(tmp_path):
+    class Poisoned(AssumeNegative):
+        steps = 0
+
+        def after_step(self, network):
+            self.steps += 1
+            if self.steps == 6:
+                network.head.weight.data[0, 0] = math.nan
+
+    with pytest.raises(AdagcError) as caught:
+        run(tmp_path, Poisoned())
+    assert "\n" not in str(caught.value)
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert state["epoch"] == 1
+    assert all(value.isfinite().all() for value in state["network"].values())
+    best = load_file(tmp_path / "weights" / "network-best.safetensors")
+    assert all(value.isfinite().all() for value in best.values())
 
 
 def test_a_negative_loss_is_no_reason_to_stop(tmp_path):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import multiprocessing
 import os
 import signal
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import make_collection
 from safetensors.torch import load_file
 
 from adagc.methods.adagc import AdaGC
@@ -19,13 +17,10 @@ from adagc.training import checkpoint, history, loop, snapshots
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
+from conftest import SPAWN, make_collection
 
 EPOCHS = 7  # warm-up 1-5, best epoch 3, calibration 6-7
 STEPS = 3
-
-# One server that has imported everything; every run is a fork of it and can be killed for good.
-SPAWN = multiprocessing.get_context("forkserver")
-SPAWN.set_forkserver_preload(["adagc.training.experiment", "adagc.methods.adagc", "conftest"])
 
 
 class Scripted(AdaGC):
@@ -115,6 +110,7 @@ def arrange(moment: str, number: int) -> None:
 
 def work(folder: str, resume: bool, moment: str | None = None, number: int = 0) -> None:
     torch.set_num_threads(1)
+    torch.seed()  # a new process starts with any state: none of it may matter
     if moment is not None:
         arrange(moment, number)
     config = RunConfig(

@@ -258,8 +258,8 @@ def _check(loss: torch.Tensor, index: torch.Tensor, progress: Progress) -> None:
     raise TrainingError(
         f"the loss became {loss.item()} in epoch {progress.epoch}, step"
         f" {progress.step % progress.steps_per_epoch + 1}, training images {which}, ...:"
-        " look at these images with adagc inspect, or lower the learning rate or set --clip 1;"
-        " the last finished epoch is kept and --resume continues from it"
+        " look at these images with adagc inspect and --resume from the last finished epoch, which"
+        " is kept, or start anew (--out) with a lower learning rate or --clip 1"
     )
 
 
