@@ -16,22 +16,13 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from adagc.types import METRICS
+
 if TYPE_CHECKING:
     from adagc import types
 
 stdout = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
-
-# key, heading, multiply by, decimals, which way is better
-METRICS: tuple[tuple[str, str, float, int, str], ...] = (
-    ("mean_average_precision", "mAP", 100, 2, "up"),
-    ("coverage", "Coverage", 1, 3, "down"),
-    ("ranking_loss", "Rank loss", 100, 2, "down"),
-    ("overall_accuracy", "OA", 100, 2, "up"),
-    ("mean_f1", "mF1", 100, 2, "up"),
-    ("mean_precision", "mPrec", 100, 2, "up"),
-    ("mean_recall", "mRec", 100, 2, "up"),
-)
 
 
 def configure_logging() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,3 +134,24 @@ class Scores:
         )
         numbers = {name: values[name] for name in cls.__dataclass_fields__ if name != "per_class"}
         return cls(**numbers, per_class=per_class)
+
+
+class Metric(NamedTuple):
+    """How people read one of the seven numbers."""
+
+    key: str  # field of Scores
+    heading: str
+    scale: float  # tables print per cent, coverage as a count
+    decimals: int
+    better: Literal["up", "down"]
+
+
+METRICS = (
+    Metric("mean_average_precision", "mAP", 100, 2, "up"),
+    Metric("coverage", "Coverage", 1, 3, "down"),
+    Metric("ranking_loss", "Rank loss", 100, 2, "down"),
+    Metric("overall_accuracy", "OA", 100, 2, "up"),
+    Metric("mean_f1", "mF1", 100, 2, "up"),
+    Metric("mean_precision", "mPrec", 100, 2, "up"),
+    Metric("mean_recall", "mRec", 100, 2, "up"),
+)

@@ -86,7 +86,7 @@ def test_changed_settings_are_refused_by_name(tmp_path, change, named):
 
 def test_what_does_not_change_the_result_may_change(tmp_path):
     Run.start(tmp_path, CONFIG, resume=False)
-    changed = {**CONFIG, "cache": "elsewhere", "accelerator": "cuda", "devices": 2}
+    changed = {**CONFIG, "cache": "elsewhere", "accelerator": "cuda"}
     assert Run.start(tmp_path, changed, resume=True).config == CONFIG
 
 

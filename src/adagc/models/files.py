@@ -63,7 +63,7 @@ def save_model(
     state = {k: v.detach().cpu().contiguous() for k, v in classifier.state_dict().items()}
     # The bands travel with the numbers, for whoever starts from this file alone. Bytes rather than
     # `save_file`, whose files only their owner can read.
-    numbers = save(state, metadata={"format": "pt", "bands": "\n".join(spec.bands)})
+    numbers = save(state, metadata={"bands": "\n".join(spec.bands)})
     with replacing(folder / WEIGHTS, folder / DESCRIPTION) as (weights, description):
         weights.write_bytes(numbers)
         content = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from adagc.console import METRICS
 from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
 from adagc.report.html import bar, clamped, esc, listed, note, section, table
 from adagc.report.record import Record
+from adagc.types import METRICS
 
 
 def score_section(record: Record, others: Sequence[Record]) -> str:

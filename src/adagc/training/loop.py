@@ -49,7 +49,6 @@ class Settings:
             default. Any method can have one, which keeps comparisons with teachers fair.
         seed: Of weights, order and augmentation.
         accelerator: "auto", "cpu", "cuda" or "mps".
-        devices: How many of them.
     """
 
     epochs: int = 40
@@ -63,7 +62,6 @@ class Settings:
     average: float | None = None
     seed: int = 0
     accelerator: str = "auto"
-    devices: int = 1
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,7 @@ def fit(
     was never interrupted: order, augmentation and the method's draws depend on the seed and the
     epoch alone, and the last finished epoch is on disk.
     """
-    fabric = Fabric(
-        accelerator=settings.accelerator,
-        devices=settings.devices,
-        precision=_precision(settings),
-    )
+    fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=_precision(settings))
     fabric.launch()
     network = network.to(fabric.device)
     method.setup(network, task)
@@ -154,7 +148,7 @@ def fit(
         began = time.perf_counter()
         wrapped.train()
         method.train()
-        sums: dict[str, float] = {}
+        sums: dict[str, torch.Tensor] = {}
         with _seeded(settings.seed, epoch, fabric.device):
             for step, batch in enumerate(batches.epoch(epoch)):
                 progress = Progress(
@@ -165,7 +159,10 @@ def fit(
                     group["lr"] = rate * factor
                 with fabric.autocast():
                     losses = method.loss(wrapped, batch, progress)
-                _check(losses.total, batch.index, progress)
+                if not bool(torch.isfinite(losses.total)):
+                    index = batch.index.tolist()
+                    names = [images.names[rows[i]] for i in index]
+                    raise _broken(float(losses.total.detach()), index, names, progress)
                 fabric.backward(losses.total * batches.share(step))
                 if settings.clip is not None:
                     fabric.clip_gradients(wrapped, optimiser, max_norm=settings.clip)
@@ -175,7 +172,7 @@ def fit(
                 if averaged is not None:
                     averaged.update(network)
                 for name, value in (("total", losses.total), *losses.parts.items()):
-                    sums[name] = sums.get(name, 0.0) + float(value.detach())
+                    sums[name] = value.detach() + sums.get(name, 0.0)
                 if on_step is not None:
                     on_step(progress, losses)
         method.merge()
@@ -191,7 +188,7 @@ def fit(
         estimates = method.estimates()
         line: dict[str, Any] = {
             "epoch": epoch,
-            "losses": {name: value / len(batches) for name, value in sums.items()},
+            "losses": {name: float(value) / len(batches) for name, value in sums.items()},
             "noisy": {name: scores.summary() for name, scores in noisy.items()},
             "learning_rate": optimiser.param_groups[0]["lr"],
         }
@@ -250,16 +247,14 @@ def _validate(
     return probabilities, noisy, seen
 
 
-def _check(loss: torch.Tensor, index: torch.Tensor, progress: Progress) -> None:
-    """Stop before a broken step reaches the weights."""
-    if bool(torch.isfinite(loss)):
-        return
-    which = ", ".join(str(i) for i in index[:8].tolist())
-    raise TrainingError(
-        f"the loss became {loss.item()} in epoch {progress.epoch}, step"
-        f" {progress.step % progress.steps_per_epoch + 1}, training images {which}, ...:"
-        " look at these images with adagc inspect and --resume from the last finished epoch, which"
-        " is kept, or start anew (--out) with a lower learning rate or --clip 1"
+def _broken(value: float, index: list[int], names: list[str], progress: Progress) -> TrainingError:
+    """Stop before a broken step reaches the weights, and say where to look."""
+    step = progress.step % progress.steps_per_epoch + 1
+    return TrainingError(
+        f"the loss became {value} in epoch {progress.epoch}, step {step}, training images"
+        f" {', '.join(map(str, index))} (the first is {names[0]}): look at them with adagc inspect,"
+        " mend what is broken and continue with --resume, or start a new run with a lower"
+        " --learning_rate or --clip 1; the last finished epoch is kept"
     )
 
 

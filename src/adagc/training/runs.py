@@ -19,7 +19,7 @@ from adagc.atomic import write_json, write_text
 from adagc.errors import AdagcError, UsageError
 
 # What may differ between a run and its continuation.
-_FREE = frozenset({"cache", "accelerator", "devices", "oracle"})
+_FREE = frozenset({"cache", "accelerator", "oracle"})
 
 
 @dataclass(frozen=True)
