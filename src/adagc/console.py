@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -39,8 +40,8 @@ def configure_logging() -> None:
 
 def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> Table:
     """The seven metrics as the paper prints them: per cent, coverage as a count, best in bold."""
-    table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("")
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("", no_wrap=True)  # narrow terminals break the headings instead
     best: dict[str, float] = {}
     for key, heading, _, _, way in METRICS:
         table.add_column(f"{heading} {'↑' if way == 'up' else '↓'}", justify="right")
@@ -65,7 +66,7 @@ def rows_of(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
             if which in networks[name]:
                 shown = "student" if both and name == "network" else name
                 epoch = networks[name][which]["epoch"]
-                rows.append((f"{shown}, {which} epoch ({epoch})", networks[name][which]))
+                rows.append((f"{shown}, {which} epoch {epoch}", networks[name][which]))
     return rows
 
 
@@ -79,7 +80,9 @@ class Bar:
 
     def step(self, where: types.Progress, losses: types.Losses) -> None:
         """After an optimiser step."""
-        parts = "  ".join(f"{name} {float(value):.3f}" for name, value in losses.parts.items())
+        parts = "  ".join(
+            f"{name} {float(value.detach()):.3f}" for name, value in losses.parts.items()
+        )
         self._progress.update(
             self._task,
             total=where.epochs * where.steps_per_epoch,

@@ -14,23 +14,23 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
 
-# The same network and settings for all three; AdaGC's own are those of the paper's reBEN-Random,
-# but for a teacher and a patience that fit some hundred steps instead of tens of thousands.
-EPOCHS = 14
+# The same network and settings for all three. AdaGC's weight lies between the paper's for reBEN (3
+# and 5); its teacher looks back over two epochs, as there. Mixup is off: it costs a network this
+# small more than it brings (measured on other seeds than the demo's tests use).
 SETTINGS: dict[str, Any] = {
     "data": "synthetic",
-    "scenes": 1500,
+    "scenes": 1000,
     "size": 32,
     "scheme": "random",
-    "backbone": "resnet10t",
+    "backbone": "test_resnet",
     "weights": "none",
-    "batch_size": 64,
-    "learning_rate": 1e-3,
-    "epochs": EPOCHS,
+    "batch_size": 32,
+    "learning_rate": 2e-3,
+    "epochs": 40,
 }
 METHODS: dict[str, dict[str, Any]] = {
     "AN": {},
-    "AdaGC": {"weight": 3.0, "patience": 2, "teacher_momentum": 0.99},
+    "AdaGC": {"weight": 4.0, "patience": 4, "teacher_momentum": 0.98, "mixup": 0.0},
     "GT w/ BCE": {},
 }
 

@@ -25,7 +25,7 @@ class ModelSpec:
     classes: tuple[str, ...]
     bands: tuple[str, ...]  # in the order of the first axis; free for embeddings
     hidden: int = 512  # width of "mlp"
-    dropout: float = 0.0  # before the last layer
+    dropout: float = 0.0  # before the last layer; of an mlp before both
     weights: str = "none"  # where the backbone's first weights came from
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ class RunConfig(Settings):
         backbone: Any timm model, or "mlp" or "linear" for embeddings; "auto" chooses.
         weights: Pretrained weights: "none", "registry" (installable package), "hub", or a file.
         hidden: Width of the hidden layer of the "mlp".
-        dropout: Before the last layer.
+        dropout: Before the last layer; of the "mlp" also of the embedding itself.
         normalise: Per-band statistics "measured" on the training images or those the "pretrained"
             weights were made with; "auto" takes the latter where they apply.
         absent: What to do with classes that no test image contains: stop before training

@@ -1,0 +1,306 @@
+"""The command line as a user meets it: what it prints where, exit codes, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from adagc.cli import COMMANDS, main
+from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
+from conftest import CLASSES, make_collection, make_labels
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def run(capsys, *words: str | Path) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+@pytest.fixture
+def table(tmp_path) -> Path:
+    """A clean multi-label file."""
+    truth = make_collection().truth
+    names = tuple(f"image_{i}" for i in range(len(truth)))
+    write_labels(LabelTable(names, CLASSES, truth.astype(np.int8)), tmp_path / "truth.csv")
+    return tmp_path / "truth.csv"
+
+
+@pytest.fixture
+def arrays(tmp_path) -> tuple[Path, Path, Path]:
+    """Embeddings, single labels of all images, and clean labels."""
+    collection = make_collection()
+    names = tuple(f"{i:05d}" for i in range(len(collection.images)))
+    np.save(tmp_path / "embeddings.npy", collection.images.gather(np.arange(len(names))))
+    truth = tmp_path / "clean.csv"
+    write_labels(LabelTable(names, CLASSES, collection.truth.astype(np.int8)), truth)
+    return tmp_path / "embeddings.npy", make_labels(collection, tmp_path / "one.csv"), truth
+
+
+def train_words(arrays, out: Path, *more: str) -> list[str | Path]:
+    root, labels, truth = arrays
+    return [
+        "train", "--data", "array", "--root", root, "--labels", labels, "--truth", truth,
+        "--epochs", "3", "--out", out, *more,
+    ]  # fmt: skip
+
+
+def test_the_overview_lists_every_command_with_a_sentence(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for name in COMMANDS:
+        line = next(line for line in out.splitlines() if line.startswith(f"  {name} "))
+        assert line.endswith(".")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command_has_an_example(capsys, name):
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert stopped.value.code == 0
+    assert f"adagc {name}" in capsys.readouterr().out.partition("example:")[2]
+
+
+def test_help_is_quick():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "adagc", "--help"], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert used < 0.6
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train", "--epoches", "3", "--out", "x"], "--epoches"),
+        (["train", "--method", "AdaGCC", "--out", "x"], "did you mean AdaGC"),
+        (["train", "--method.wieght", "3", "--out", "x"], "wieght"),
+        (["train", "--epochs", "many", "--out", "x"], "epochs"),
+        (["train", "--out", "x"], "--labels FILE or --scheme"),
+        (["train", "--config", "nowhere.yaml", "--out", "x"], "nowhere.yaml"),
+        (["methods", "nothing"], "unknown method"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    if words[0] == "train" and "--labels" not in words and len(words) == 3:
+        words = [*words, "--data", "synthetic", "--scenes", "4"]
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith(f"adagc {words[0]}: ")
+    assert said in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_methods_lists_and_explains(capsys):
+    code, out, _ = run(capsys, "methods", "--json")
+    assert code == 0
+    listed = json.loads(out)
+    assert listed["GT w/ BCE"]["needs"] == ["truth"]
+    assert listed["AdaGC"]["cost"] == pytest.approx(5 / 3, abs=1e-3)
+    code, out, _ = run(capsys, "methods", "adagc", "--json")
+    explained = json.loads(out)["options"]
+    assert explained["weight"]["default"] == 3.0
+    assert explained["weight"]["grid"]
+    assert all(option["meaning"] for option in explained.values())
+    assert "AdaGC" in run(capsys, "methods")[1]
+    assert "memory_momentum" in run(capsys, "methods", "AdaGC")[1]
+
+
+def test_datasets(capsys):
+    assert "ucmerced" in run(capsys, "datasets")[1]
+    assert set(json.loads(run(capsys, "datasets", "--json")[1])) >= {"folder", "aid", "array"}
+
+
+def test_simulate_writes_a_hashed_file_and_prints_flip_rates(capsys, table, tmp_path):
+    out = tmp_path / "one.csv"
+    words = ["simulate", "--truth", table, "--scheme", "random", "--seed", "3", "--out", out]
+    code, printed, _ = run(capsys, *words, "--json")
+    assert code == 0
+    clean, drawn = read_labels(table, kind="multi"), read_labels(out)
+    assert drawn.meta["scheme"] == "random"
+    assert drawn.meta["seed"] == "3"
+    assert drawn.meta["source"] == f"sha256 {clean.hash}"
+    told = json.loads(printed)
+    assert told["hash"] == drawn.hash
+    assert told["micro"] == pytest.approx(flip_rates(clean.positive, drawn.values).micro)
+    first = out.read_bytes()
+    code, printed, _ = run(capsys, *words)
+    assert "Micro average" in printed
+    assert out.read_bytes() == first
+
+
+def test_simulate_dominant_from_maps_and_from_areas(capsys, table, tmp_path):
+    clean = read_labels(table, kind="multi")
+    maps = np.full((len(clean), 8, 8), 255, dtype=np.uint8)
+    biggest = np.array([np.flatnonzero(row)[-1] for row in clean.positive])
+    maps[:, :6] = biggest[:, None, None]
+    maps[:, 6:] = np.array([np.flatnonzero(row)[0] for row in clean.positive])[:, None, None]
+    np.save(tmp_path / "maps.npy", maps)
+    words = ["simulate", "--truth", table, "--scheme", "dominant", "--out", tmp_path / "one.csv"]
+    assert run(capsys, *words, "--areas", tmp_path / "maps.npy")[0] == 0
+    assert (read_labels(tmp_path / "one.csv").values.argmax(axis=1) == biggest).all()
+
+    rows = [",".join(["image", *CLASSES])]
+    areas = (maps.reshape(len(clean), -1)[:, :, None] == np.arange(len(CLASSES))).mean(axis=1)
+    rows += [",".join([n, *map(str, a)]) for n, a in zip(clean.images, areas, strict=True)]
+    (tmp_path / "areas.csv").write_text("\n".join(rows))
+    assert run(capsys, *words, "--areas", tmp_path / "areas.csv")[0] == 0
+    assert (read_labels(tmp_path / "one.csv").values.argmax(axis=1) == biggest).all()
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert "--areas" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "empty"),
+        (b"image,forest\na,1\na,1\n", "line"),
+        (b"image,forest\na,7\n", "line 2"),
+        ("image,label\nä,forêt\n".encode("latin-1"), "UTF-8"),
+    ],
+)
+def test_bad_clean_labels_name_file_and_leave_nothing(capsys, tmp_path, content, said):
+    (tmp_path / "bad.csv").write_bytes(content)
+    code, out, err = run(
+        capsys, "simulate", "--truth", tmp_path / "bad.csv", "--out", tmp_path / "o.csv"
+    )
+    assert code == 1
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "bad.csv" in err
+    assert said in err
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_train_evaluate_report(capsys, arrays, tmp_path):
+    out = tmp_path / "run"
+    code, printed, err = run(capsys, *train_words(arrays, out, "--method", "AdaGC", "--json"))
+    assert code == 0, err
+    result = json.loads(printed)
+    assert result["run"] == str(out)
+    for name in ("config.yaml", "environment.json", "labels.json", "history.jsonl", "last.ckpt",
+                 "model.safetensors", "model.json", "scores.json", "report.html"):  # fmt: skip
+        assert (out / name).stat().st_size > 0, name
+    code, printed, _ = run(capsys, "evaluate", out, "--json")
+    assert code == 0
+    again = json.loads(printed)
+    assert again == result["scores"]
+    assert set(again["networks"]) == {"network", "teacher"}
+    code, printed, _ = run(capsys, "evaluate", out)
+    assert "student, last epoch 3" in printed
+    assert run(capsys, "evaluate", out, "--split", "val", "--json")[0] == 0
+    assert (out / "scores-val.json").exists()
+    code, printed, _ = run(capsys, "report", out, "--out", tmp_path / "page.html")
+    assert code == 0
+    assert "AdaGC" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_config_of_a_run_repeats_it(capsys, arrays, tmp_path):
+    words = train_words(arrays, tmp_path / "one", "--method", "AN-LS", "--method.smoothing", "0.2")
+    assert run(capsys, *words, "--report", "false")[0] == 0
+    config = tmp_path / "one" / "config.yaml"
+    assert yaml.safe_load(config.read_text())["method"] == {"title": "AN-LS", "smoothing": 0.2}
+    code, _, err = run(
+        capsys, "train", "--config", config, "--out", tmp_path / "two", "--report", "false"
+    )
+    assert code == 0, err
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+    # Another method on the command line wins, and takes no options of the first.
+    code, _, err = run(
+        capsys, "train", "--config", config, "--method", "WAN", "--out", tmp_path / "three",
+        "--report", "false", "--epochs", "1",
+    )  # fmt: skip
+    assert code == 0, err
+    assert yaml.safe_load((tmp_path / "three" / "config.yaml").read_text())["epochs"] == 1
+
+
+def test_a_second_run_into_the_same_folder_is_refused_and_resume_accepts(capsys, arrays, tmp_path):
+    words = train_words(arrays, tmp_path / "run", "--method", "AN", "--report", "false")
+    assert run(capsys, *words)[0] == 0
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert "--resume" in err
+    assert run(capsys, *words, "--resume")[0] == 0
+    code, _, err = run(capsys, *words, "--resume", "--learning_rate", "0.1")
+    assert code == 2
+    assert "learning_rate" in err
+
+
+def test_labels_that_do_not_fit_the_images_are_named(capsys, arrays, tmp_path):
+    root, _, truth = arrays
+    bad = tmp_path / "bad.csv"
+    bad.write_text("image,label\n00000,forest\nnowhere,water\n")
+    code, _, err = run(
+        capsys, "train", "--data", "array", "--root", root, "--labels", bad, "--truth", truth,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 1
+    assert "bad.csv" in err
+    assert "nowhere" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    with pytest.raises(Exception, match="not a run folder"):
+        main(["evaluate", str(tmp_path), "--debug"])
+    assert main(["evaluate", str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.parent.name)
+def test_shipped_configs_are_understood(config, monkeypatch):
+    from adagc.training.command import split_options, train_parser
+
+    monkeypatch.setenv("ADAGC_DATA", "somewhere")
+    parser, method, words = train_parser(["--config", str(config)])
+    settings, built = split_options(parser.parse_args(words), method)
+    asked = yaml.safe_load(os.path.expandvars(config.read_text()))
+    options = asked.pop("method", {"title": "AdaGC"})
+    assert built.title == options.pop("title")
+    assert all(getattr(built, name) == value for name, value in options.items())
+    assert all(getattr(settings, name) == value for name, value in asked.items())
+
+
+def test_a_folder_of_a_users_images(capsys, tmp_path):
+    """Two kinds of pictures, one label each, some images without a label, no clean labels."""
+    rng = np.random.default_rng(0)
+    lines = ["image,label"]
+    for i in range(40):
+        colour = (40, 160, 60) if i % 2 else (30, 60, 200)
+        pixels = (np.array(colour) + rng.integers(-20, 20, (12 + i % 3, 12, 3))).clip(0, 255)
+        path = tmp_path / "photos" / f"day{i % 4}" / f"p{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+        if i < 36:
+            lines.append(f"p{i},{'forest' if i % 2 else 'water'}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    words = ["--root", tmp_path / "photos", "--labels", tmp_path / "labels.csv"]
+    code, _, err = run(
+        capsys, "train", "--data", "folder", *words, "--backbone", "test_resnet", "--size", "32",
+        "--method", "AN", "--epochs", "2", "--out", tmp_path / "run", "--cache", tmp_path / "cache",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "4 of 40" in err
+    assert not (tmp_path / "run" / "scores.json").exists()
+    assert (tmp_path / "run" / "report.html").exists()
+    described = json.loads((tmp_path / "run" / "labels.json").read_text())
+    assert described["images"]["left_out"] == 4
+    code, out, _ = run(capsys, "inspect", tmp_path / "photos", "--labels", words[3], "--json")
+    assert code == 0
+    assert "forest" in out
+    assert run(capsys, "inspect", tmp_path / "photos")[0] == 0
