@@ -36,11 +36,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"adagc {name}: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(f"adagc {name}: interrupted; --resume continues", file=sys.stderr)
-        return 1
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        more = "; the same command with --resume continues" if name == "train" else ""
+        print(f"adagc {name}: interrupted{more}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if debug:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"adagc {name}: {place}{error.strerror or error}", file=sys.stderr)
         return 1
     return 0
 
@@ -76,13 +83,28 @@ def inspect(argv: list[str]) -> None:
     parser.add_argument("root", type=str, help="Folder of images, or an array file.")
     parser.add_argument("--labels", type=str, default=None, help="Label file to check as well.")
     parser.add_argument("--truth", type=str, default=None, help="Clean multi-label file.")
+    parser.add_argument("--bands", type=str, nargs="+", default=None, help="Names of the bands.")
+    parser.add_argument("--size", type=int, default=None, help="Side that training will use.")
+    parser.add_argument(
+        "--pretrained",
+        type=str,
+        default=None,
+        help="Backbone whose weights' own normalisation will be used: check the values against it.",
+    )
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = _parse(parser, argv)
     from adagc.data.inspect import inspect as look
     from adagc.data.inspect import render
 
     _quiet_start()
-    found = look(Path(options.root), labels=options.labels, truth=options.truth)
+    found = look(
+        Path(options.root),
+        labels=options.labels,
+        truth=options.truth,
+        bands=options.bands,
+        size=options.size,
+        **_pretrained_statistics(options.pretrained),
+    )
     if options.json:
         _print_json(found.to_dict())
     else:
@@ -107,6 +129,9 @@ def simulate(argv: list[str]) -> None:
         help="For dominant: CSV with one area column per class, or .npy (N, H, W) class maps in "
         "the order of the rows of --truth.",
     )
+    parser.add_argument(
+        "--ignore", type=int, nargs="+", default=[], help="Values of class maps that are no class."
+    )
     parser.add_argument("--seed", type=int, default=0, help="Of the draw, and of ties.")
     parser.add_argument("--out", type=str, required=True, help="Label file to write.")
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
@@ -120,6 +145,7 @@ def simulate(argv: list[str]) -> None:
         scheme=options.scheme,
         seed=options.seed,
         areas=None if options.areas is None else Path(options.areas),
+        ignore=options.ignore,
     )
     if options.json:
         _print_json({"out": options.out, "hash": table.hash, **rates.to_dict()})
@@ -136,10 +162,6 @@ def train(argv: list[str]) -> None:
     from adagc.training.command import train_parser
 
     parser, method_class, argv = train_parser(argv)
-    parser.add_argument("--out", type=str, required=True, help="Run folder to make.")
-    parser.add_argument("--resume", action="store_true", help="Continue an interrupted run.")
-    parser.add_argument("--report", type=bool, default=True, help="Write report.html at the end.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = _parse(parser, argv)
     from adagc.training.command import split_options
     from adagc.training.experiment import train as run_training
@@ -183,6 +205,8 @@ def evaluate(argv: list[str]) -> None:
     parser = _parser("evaluate", evaluate, "adagc evaluate runs/aid --json")
     parser.add_argument("run", type=str, help="Run folder.")
     parser.add_argument("--split", type=str, default="test", help="Split to score.")
+    parser.add_argument("--root", type=str, default=None, help="Where the data has moved to.")
+    parser.add_argument("--truth", type=str, default=None, help="Clean multi-label file.")
     parser.add_argument(
         "--absent",
         choices=["error", "skip"],
@@ -195,7 +219,13 @@ def evaluate(argv: list[str]) -> None:
     from adagc.training.runs import Run
 
     _quiet_start()
-    scores = run_evaluation(Run.open(options.run), split=options.split, absent=options.absent)
+    scores = run_evaluation(
+        Run.open(options.run),
+        split=options.split,
+        absent=options.absent,
+        root=options.root,
+        truth=options.truth,
+    )
     if options.json:
         _print_json(scores)
         return
@@ -209,8 +239,9 @@ def report(argv: list[str]) -> None:
     """Write report.html of a run again, beside other runs to compare with."""
     parser = _parser("report", report, "adagc report runs/aid --against runs/an")
     parser.add_argument("run", type=str, help="Run folder.")
-    parser.add_argument("--against", type=list[str], default=[], help="Run folders to compare.")
+    parser.add_argument("--against", type=str, nargs="+", default=[], help="Runs to compare with.")
     parser.add_argument("--out", type=str, default=None, help="File to write; in the run folder.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = _parse(parser, argv)
     from adagc.report import write_report
     from adagc.training.runs import Run
@@ -221,7 +252,10 @@ def report(argv: list[str]) -> None:
         against=[Run.open(folder) for folder in options.against],
         out=None if options.out is None else Path(options.out),
     )
-    print(path)
+    if options.json:
+        _print_json({"report": str(path)})
+    else:
+        print(path)
 
 
 def methods(argv: list[str]) -> None:
@@ -310,6 +344,18 @@ def _parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
     except ArgumentError as error:
         text = " ".join(str(error).split())
         raise UsageError(f"{text} (see {parser.prog} --help)") from None
+
+
+def _pretrained_statistics(backbone: str | None) -> dict[str, Any]:
+    """Mean and deviation that the weights of a backbone expect of 8-bit colour images."""
+    if backbone is None:
+        return {}
+    from adagc.models import pretrained_normalisation
+
+    given = pretrained_normalisation(backbone, ("red", "green", "blue"), 255.0)
+    if given is None:
+        raise UsageError(f"{backbone} has no statistics of its own: leave --pretrained out")
+    return {"mean": given[0], "std": given[1]}
 
 
 def _quiet_start() -> None:

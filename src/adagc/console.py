@@ -17,7 +17,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from adagc.types import METRICS
+from adagc.types import METRICS, in_order
 
 if TYPE_CHECKING:
     from adagc import types
@@ -41,10 +41,11 @@ def configure_logging() -> None:
 def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> Table:
     """The seven metrics as the paper prints them: per cent, coverage as a count, best in bold."""
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("", no_wrap=True)  # narrow terminals break the headings instead
+    table.add_column("")
     best: dict[str, float] = {}
     for key, heading, _, _, way in METRICS:
-        table.add_column(f"{heading} {'↑' if way == 'up' else '↓'}", justify="right")
+        # Wide enough for the numbers: narrow terminals break headings and names instead.
+        table.add_column(f"{heading} {'↑' if way == 'up' else '↓'}", justify="right", min_width=6)
         values = [scores[key] for _, scores in rows]
         best[key] = max(values) if way == "up" else min(values)
     for name, scores in rows:
@@ -61,7 +62,7 @@ def rows_of(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     networks = scores["networks"]
     both = "teacher" in networks
     rows = []
-    for name in sorted(networks, key=("network", "teacher", "averaged").index):
+    for name in in_order(networks):
         for which in ("last", "best"):
             if which in networks[name]:
                 shown = "student" if both and name == "network" else name

@@ -7,6 +7,8 @@ traceback.
 
 from __future__ import annotations
 
+import math
+
 
 class AdagcError(Exception):
     """Bad input or a failed job: one clear line, exit code 1."""
@@ -37,3 +39,19 @@ class MissingExtraError(AdagcError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} is not installed: run  pip install 'adagc[{extra}]'")
+
+
+def check_range(
+    option: str, value: float | None, low: float, high: float = math.inf, *, below: bool = False
+) -> None:
+    """Refuse an option outside low ... high (`below`: high itself too); None passes."""
+    if value is None:
+        return
+    good = low <= value < high if below else low <= value <= high
+    if good:  # NaN is not
+        return
+    if high == math.inf:
+        wanted = f"at least {low:g}"
+    else:
+        wanted = f"at least {low:g} and {'below' if below else 'at most'} {high:g}"
+    raise UsageError(f"--{option} must be {wanted}, not {value}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -144,6 +144,14 @@ class Metric(NamedTuple):
     scale: float  # tables print per cent, coverage as a count
     decimals: int
     better: Literal["up", "down"]
+
+
+_FIRST = ("network", "teacher", "averaged")
+
+
+def in_order(networks: Iterable[str]) -> list[str]:
+    """Names of reported networks as tables show them: the deployed one first."""
+    return sorted(networks, key=lambda name: (_FIRST.index(name) if name in _FIRST else 9, name))
 
 
 METRICS = (

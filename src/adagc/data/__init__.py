@@ -19,6 +19,14 @@ KINDS = {
     "synthetic": "made-up Sentinel-like scenes, 14 bands, 19 classes; nothing to download",
 }
 
+_OPTIONS = {
+    "folder": {"root", "size", "split", "truth", "bands", "skip_unreadable"},
+    "aid": {"root", "size"},
+    "ucmerced": {"root", "size"},
+    "array": {"root", "split", "truth", "bands"},
+    "synthetic": {"size"},
+}
+
 
 def open_collection(
     kind: str,
@@ -37,6 +45,17 @@ def open_collection(
     """Open a data set of a kind of `KINDS`; options that do not concern the kind are refused."""
     if kind not in KINDS:
         raise UsageError(f"unknown kind of data {kind!r}: choose from {', '.join(KINDS)}")
+    given = {
+        "root": root,
+        "size": size,
+        "split": split,
+        "truth": truth,
+        "bands": bands,
+        "skip_unreadable": skip_unreadable or None,
+    }
+    for name, value in given.items():
+        if value is not None and name not in _OPTIONS[kind]:
+            raise UsageError(f"--{name} means nothing for --data {kind}: leave it out")
     place, labelled, clean, parts = (
         None if value is None else Path(value) for value in (cache, labels, truth, split)
     )

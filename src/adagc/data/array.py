@@ -167,7 +167,8 @@ def _check(array: NDArray[Any], source: str) -> None:
         raise DataError(f"{source}: holds {array.dtype} values; save integers or real numbers")
     if array.ndim not in (2, 4) or 0 in array.shape:
         raise DataError(f"{source}: shape {array.shape} is neither N x D nor N x C x H x W")
-    if array.ndim == 4 and array.shape[3] <= 4 < array.shape[1]:
+    square_first = array.ndim == 4 and array.shape[1] == array.shape[2] > array.shape[3]
+    if square_first or (array.ndim == 4 and array.shape[3] <= 4 < array.shape[1]):
         raise DataError(
             f"{source}: shape {array.shape} has its bands last; save np.moveaxis(array, -1, 1)"
         )

@@ -71,6 +71,11 @@ def assemble(
         notes: Remarks to start with.
     """
     clean = _table(truth, classes)
+    if clean is not None and clean.kind == "single":
+        raise DataError(
+            f"{clean.source or 'truth'} names one label per image; clean labels name all of them:"
+            " give this file as labels"
+        )
     names = tuple(classes) if classes else (clean.classes if clean is not None else ())
     seen = _table(labels, names or None)
     names = names or (seen.classes if seen is not None else ())
@@ -91,11 +96,17 @@ def assemble(
         observed = match(seen, images.names) > 0
         groups = np.where(observed.any(axis=1), observed.argmax(axis=1), -1).astype(str)
     splits, more = _divide(images.names, places, groups, known, rule)
+    if clean is not None and "test" in splits:
+        tested = splits["test"][known[splits["test"]]]
+        if len(tested) < len(splits["test"]):
+            more.append(f"{len(splits['test']) - len(tested)} test images have no truth: left out")
+        splits["test"] = tested
     return Collection(
         images=images,
         classes=names,
         splits=splits,
         truth=values,
+        known=known if clean is not None else None,
         description=description,
         notes=(*remarks, *more),
     )

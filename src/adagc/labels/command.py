@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError, LabelFileError, UsageError
+from adagc.errors import DataError, LabelFileError, UsageError, check_range
 from adagc.labels.files import read_labels, write_labels
 from adagc.labels.simulate import areas_from_maps, simulate_dominant, simulate_random
 from adagc.labels.statistics import FlipRates, flip_rates
@@ -15,21 +16,28 @@ from adagc.labels.table import LabelTable
 
 
 def simulate_file(
-    truth: Path, out: Path, *, scheme: str, seed: int, areas: Path | None = None
+    truth: Path,
+    out: Path,
+    *,
+    scheme: str,
+    seed: int,
+    areas: Path | None = None,
+    ignore: Sequence[int] = (),
 ) -> tuple[LabelTable, FlipRates]:
     """Write the simulated labels and return them with their flip rates.
 
     The header of the file says how it was made: scheme, seed and the hash of the clean labels.
     """
+    check_range("seed", seed, 0)
+    clean = read_labels(truth, kind="multi")
     if out.exists() and out.samefile(truth):
         raise UsageError(f"{out} is the file of clean labels itself: choose another --out")
-    clean = read_labels(truth, kind="multi")
     if scheme == "random":
         values = simulate_random(clean.positive, seed)
     else:
         if areas is None:
             raise UsageError("--scheme dominant needs --areas: a CSV of areas or .npy class maps")
-        values = simulate_dominant(_areas(areas, clean) * clean.positive, seed)
+        values = simulate_dominant(_areas(areas, clean, ignore) * clean.positive, seed)
     table = LabelTable(
         images=clean.images,
         classes=clean.classes,
@@ -41,19 +49,19 @@ def simulate_file(
     return table, flip_rates(clean.positive, values)
 
 
-def _areas(path: Path, clean: LabelTable) -> NDArray[np.float64]:
+def _areas(path: Path, clean: LabelTable, ignore: Sequence[int]) -> NDArray[np.float64]:
     """(N, C) areas in the order of the clean table."""
     if path.suffix == ".npy":
         try:
             maps = np.load(path, allow_pickle=False, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read as an array ({error})") from None
-        if maps.ndim != 3 or len(maps) != len(clean):
+        if maps.ndim != 3 or len(maps) != len(clean) or maps.dtype.kind not in "iu":
             raise DataError(
-                f"{path} has the shape {maps.shape}: give one class map per row of the label"
-                f" file, ({len(clean)}, height, width)"
+                f"{path} holds {maps.dtype} of the shape {maps.shape}: give one map of whole"
+                f" numbers per row of the label file, ({len(clean)}, height, width)"
             )
-        return areas_from_maps(maps, len(clean.classes)).astype(np.float64)
+        return areas_from_maps(maps, len(clean.classes), ignore=tuple(ignore)).astype(np.float64)
     return _areas_csv(path, clean)
 
 
@@ -82,11 +90,15 @@ def _areas_csv(path: Path, clean: LabelTable) -> NDArray[np.float64]:
                 f"{path}, line {number}: image {row[0]!r} is not in the label file"
             )
         try:
-            areas[place[row[0]]] = [float(row[column]) for column in columns]
+            values = np.array([float(row[column]) for column in columns])
         except (ValueError, IndexError):
+            values = np.array([np.nan])
+        if not (values >= 0).all():  # NaN is not
             raise LabelFileError(
-                f"{path}, line {number}: expected {len(columns)} numbers after the image"
-            ) from None
+                f"{path}, line {number}: expected {len(columns)} numbers of at least 0 after the"
+                " image; correct the line"
+            )
+        areas[place[row[0]]] = values
         missing.discard(row[0])
     if missing:
         raise LabelFileError(

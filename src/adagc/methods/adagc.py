@@ -6,6 +6,7 @@ averaged predictions, t the pseudo-labels, λ the weight of the regulariser, β_
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -33,8 +34,10 @@ class AdaGC(Method):
     Trigger:               b_e epochs after the teacher's best mAP on noisy validation labels
 
     With t ≈ p an unobserved entry is driven to 1 if p > 1 / (λ - 1) and to 0 below: λ says how
-    little evidence is enough. Choose the smallest λ whose threshold lies below the annotation
-    rate of the hardest class (1 / the largest number of labels of an image is a fair guess).
+    little evidence is enough. A class whose images name it with rate r is completed if r exceeds
+    a critical rate, .118 for λ = 3, .060 for 5, .030 for 9. Choose the smallest λ whose critical
+    rate lies below that of the hardest class (1 / the largest number of labels of an image is a
+    fair guess), or tune it on noisy validation mAP; too large a λ adds labels that are not there.
 
     Args:
         weight: λ. The paper tunes it on noisy validation mAP: 3 and 5 on reBEN, 9 and 8 on AID.
@@ -70,6 +73,18 @@ class AdaGC(Method):
         " Image Scene Classification"
     )
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (2, 3, 4, 5, 6, 7, 8, 9, 10)}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "weight": (0, math.inf),
+        "patience": (1, math.inf),
+        "teacher_momentum": (0, 1),
+        "memory_momentum": (0, 1),
+        "balance": (0, 1),
+        "mixup": (0, math.inf),
+        "minimum_warm_up": (0, math.inf),
+        "force_trigger": (0, 1),
+        "trigger_epoch": (1, math.inf),
+        "ramp_epochs": (0, math.inf),
+    }
     cost: ClassVar[float] = 5 / 3
 
     def __init__(
@@ -248,8 +263,9 @@ class AdaGC(Method):
             return Verdict.CONTINUE
         if not waited:
             warnings.warn(
-                f"the teacher was still improving at epoch {epoch}; calibration starts because"
-                f" force_trigger={self.force_trigger} of {progress.epochs} epochs have passed",
+                f"calibration starts after epoch {epoch} of {progress.epochs} although the teacher"
+                f" has not stood still for {self.patience} epochs yet"
+                f" (force_trigger={self.force_trigger})",
                 stacklevel=2,
             )
         self.triggered_after = epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -42,6 +43,7 @@ class LabelSmoothing(Method):
     title: ClassVar[str] = "AN-LS"
     paper: ClassVar[str] = COLE
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"smoothing": (0.05, 0.1, 0.2)}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"smoothing": (0, 0.5)}
 
     def __init__(self, *, smoothing: float = 0.1) -> None:
         super().__init__()
@@ -67,6 +69,7 @@ class WeakAssumeNegative(Method):
 
     title: ClassVar[str] = "WAN"
     paper: ClassVar[str] = COLE
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"negative_weight": (0, math.inf)}
 
     def __init__(self, *, negative_weight: float | None = None) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, check_range
 from adagc.methods.state import SampleTable
 from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
 
@@ -28,10 +28,16 @@ class Method(nn.Module, ABC):
     paper: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset()
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # of options, inclusive
     cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN
 
     def check(self, task: Task) -> None:
-        """Refuse a task that lacks what this method needs; called before anything is written."""
+        """Refuse senseless options and a task that lacks what this method needs.
+
+        Called before anything is written.
+        """
+        for name, (low, high) in self.ranges.items():
+            check_range(f"method.{name}", getattr(self, name), low, high)
         require(self, task)
 
     def setup(self, network: nn.Module, task: Task) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import torch
 from torch import nn
 
 from adagc import losses
@@ -30,6 +33,10 @@ class ExpectedPositives(Method):
     paper: ClassVar[str] = COLE
     needs: ClassVar[frozenset[str]] = frozenset({"priors"})
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (0.3, 1.0, 3.0)}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "weight": (0, math.inf),
+        "expected": (0, math.inf),
+    }
 
     def __init__(self, *, weight: float = 1.0, expected: float | None = None) -> None:
         super().__init__()
@@ -38,8 +45,8 @@ class ExpectedPositives(Method):
 
     def check(self, task: Task) -> None:
         """A given k makes the prior unnecessary."""
-        if self.expected is None:
-            super().check(task)
+        given = None if self.expected is None else torch.empty(0)
+        super().check(task if given is None else replace(task, priors=given))
 
     def setup(self, network: nn.Module, task: Task) -> None:
         """Take k from the priors unless it was given."""

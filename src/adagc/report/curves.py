@@ -8,7 +8,8 @@ from typing import Any
 from adagc.report.charts import Annotations, Moment, Series, line_chart
 from adagc.report.headline import MAP
 from adagc.report.html import duration, esc, listed, section
-from adagc.report.record import NETWORKS, Record
+from adagc.report.record import Record
+from adagc.types import in_order
 
 _COLOUR = {"network": 0, "teacher": 1, "averaged": 3}
 
@@ -165,11 +166,11 @@ def _maps(
         Series(
             record.shown(name),
             [_times(line.get(name, {}).get(MAP), 100) for line in lines],
-            _COLOUR[name],
+            _COLOUR.get(name, 4),
             dashed=dashed,
         )
-        for name in NETWORKS
-        if name not in record.twins and any(name in line for line in lines)
+        for name in in_order({name for line in lines for name in line})
+        if name not in record.twins
     ]
 
 

@@ -12,15 +12,12 @@ from typing import Any
 
 from adagc.errors import AdagcError
 from adagc.training.runs import Run
-
-NETWORKS = ("network", "teacher", "averaged")  # in the order they are shown
+from adagc.types import in_order
 
 # What decides which images are tested; paths count by their last part, as data may be moved.
 _TEST = ("data", "root", "split", "split_seed", "scenes", "truth")
 # Differences between two runs that need no mention beside a comparison.
-_SILENT = frozenset(
-    {"method", "cache", "accelerator", "devices", "oracle", "precision", "absent", *_TEST}
-)
+_SILENT = frozenset({"method", "cache", "accelerator", "oracle", "precision", "absent", *_TEST})
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Record:
     def networks(self) -> dict[str, Mapping[str, Any]]:
         """Test scores: network to {"last": ..., "best": ...}."""
         found = self.scores.get("networks", {})
-        return {name: found[name] for name in NETWORKS if name in found}
+        return {name: found[name] for name in in_order(found)}
 
     @property
     def final(self) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ config.yaml of a run is such a file.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,9 +53,13 @@ def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[st
     )
     parser.add_class_arguments(RunConfig, None)
     parser.add_class_arguments(method, "method")
-    for key, value in {**settings, **{f"method.{k}": v for k, v in options.items()}}.items():
-        _set_default(parser, key, value)
-    return parser, method, argv
+    parser.add_argument("--out", type=str, required=True, help="Run folder to make.")
+    parser.add_argument("--resume", action="store_true", help="Continue an interrupted run.")
+    parser.add_argument("--report", type=bool, default=True, help="Write report.html at the end.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    # Settings of files become words before those of the command line: checked alike, overruled.
+    told = _as_words(parser, {**settings, **{f"method.{k}": v for k, v in options.items()}})
+    return parser, method, [*told, *argv]
 
 
 def split_options(options: Namespace, method: type[Method]) -> tuple[RunConfig, Method]:
@@ -94,10 +99,16 @@ def _read(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _set_default(parser: ArgumentParser, key: str, value: Any) -> None:
-    known = [action.dest for action in parser._actions]
-    if key not in known:
-        close = difflib.get_close_matches(key, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else "; see adagc train --help"
-        raise UsageError(f"there is no setting {key!r}{hint}")
-    parser.set_defaults({key: value})
+def _as_words(parser: ArgumentParser, settings: Mapping[str, Any]) -> list[str]:
+    """`--name value` for every setting that the parser knows; others are refused."""
+    flags = ("resume", "json")  # of the command, not of the run
+    known = [action.dest for action in parser._actions if action.dest not in flags]
+    words = []
+    for key, value in settings.items():
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; see adagc train --help"
+            raise UsageError(f"there is no setting {key!r}{hint}")
+        # JSON is YAML: what the parser reads back is the value itself.
+        words.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
+    return words

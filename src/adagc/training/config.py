@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from adagc.errors import check_range
 from adagc.training.loop import Settings
 
 
@@ -28,7 +29,8 @@ class RunConfig(Settings):
         skip_unreadable: Leave out images that cannot be read instead of stopping.
         scenes: Training scenes of the synthetic data; half as many again validate, as many test.
         backbone: Any timm model, or "mlp" or "linear" for embeddings; "auto" chooses.
-        weights: Pretrained weights: "none", "registry" (installable package), "hub", or a file.
+        weights: Pretrained weights: "none", "registry" (installable package), "hub", or a file;
+            "auto" takes the package where it fits the backbone.
         hidden: Width of the hidden layer of the "mlp".
         dropout: Before the last layer; of the "mlp" also of the embedding itself.
         normalise: Per-band statistics "measured" on the training images or those the "pretrained"
@@ -59,3 +61,12 @@ class RunConfig(Settings):
     normalise: Literal["auto", "measured", "pretrained"] = "auto"
     absent: Literal["error", "skip"] = "error"
     oracle: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("size", self.size, 8)
+        check_range("split_seed", self.split_seed, 0)
+        check_range("label_seed", self.label_seed, 0)
+        check_range("scenes", self.scenes, 4)
+        check_range("hidden", self.hidden, 1)
+        check_range("dropout", self.dropout, 0, 1, below=True)

@@ -41,21 +41,22 @@ class Oracle:
     The loop hands it predictions and takes numbers for the record; nothing flows back.
 
     Args:
-        val_truth: (V, C) clean labels of the validation rows, if known.
-        train_truth: (N, C) clean labels of the training rows, if known.
+        val: (V, C) clean labels of the validation rows, and (V,) which of them are known.
+        train: (N, C) clean labels of the training rows, and (N,) which of them are known.
         train_observed: (N, C) what was observed of them: pseudo-labels are judged where nobody
             looked.
     """
 
     def __init__(
         self,
-        val_truth: NDArray[np.bool_] | None,
-        train_truth: NDArray[np.bool_] | None,
+        val: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+        train: tuple[NDArray[np.bool_], NDArray[np.bool_]],
         train_observed: NDArray[np.int8],
     ) -> None:
-        self._val = val_truth
-        self._train = train_truth
-        self._unknown = train_observed == 0
+        (val_truth, self._val_known), (train_truth, self._train_known) = val, train
+        self._val = val_truth[self._val_known]
+        self._train = train_truth[self._train_known]
+        self._unknown = train_observed[self._train_known] == 0
 
     def __call__(
         self,
@@ -64,18 +65,17 @@ class Oracle:
     ) -> dict[str, Any]:
         """Clean validation scores per network, and the quality of the pseudo-labels."""
         record: dict[str, Any] = {}
-        if self._val is not None:
+        if self._val.any():
             record["validation"] = {
-                name: score(self._val, values, absent="skip").summary()
+                name: score(self._val, values[self._val_known], absent="skip").summary()
                 for name, values in predictions.items()
             }
-        if self._train is not None and estimates is not None:
-            record["pseudo_labels"] = self._judge(estimates)
+        if self._train.any() and estimates is not None:
+            record["pseudo_labels"] = self._judge(estimates[self._train_known])
         return record
 
     def _judge(self, estimates: NDArray[np.float32]) -> dict[str, float]:
         """How well pseudo-labels recover the missing positives, at threshold 0.5 and by rank."""
-        assert self._train is not None
         said = (estimates >= 0.5) & self._unknown
         missing = self._train & self._unknown
         right = int((said & missing).sum())

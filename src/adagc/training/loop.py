@@ -19,7 +19,7 @@ from torch import nn
 
 from adagc.data.base import SceneDataset
 from adagc.data.transforms import Augmentation
-from adagc.errors import TrainingError
+from adagc.errors import TrainingError, UsageError, check_range
 from adagc.methods.base import Method
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import score
@@ -27,7 +27,7 @@ from adagc.training.batches import Batches, derived_seed
 from adagc.training.evaluate import predict
 from adagc.training.history import History, log_scalars, tensorboard
 from adagc.training.snapshots import Snapshots, save_weights
-from adagc.types import Losses, Progress, Scores, Task, Verdict
+from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Settings:
 
     Args:
         epochs: Passes over the training images.
-        batch_size: Images per optimiser step, over all devices.
+        batch_size: Images per optimiser step.
         learning_rate: Of Adam.
         weight_decay: Of Adam.
         schedule: Learning rate over the run: constant, or a half cosine down to zero.
@@ -48,7 +48,7 @@ class Settings:
         average: Momentum of an averaged copy of the network that is scored beside it; none by
             default. Any method can have one, which keeps comparisons with teachers fair.
         seed: Of weights, order and augmentation.
-        accelerator: "auto", "cpu", "cuda" or "mps".
+        accelerator: Where to compute.
     """
 
     epochs: int = 40
@@ -61,7 +61,16 @@ class Settings:
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     average: float | None = None
     seed: int = 0
-    accelerator: str = "auto"
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+
+    def __post_init__(self) -> None:
+        check_range("epochs", self.epochs, 1)
+        check_range("batch_size", self.batch_size, 2)  # batch normalisation needs a variance
+        check_range("learning_rate", self.learning_rate, 0)
+        check_range("weight_decay", self.weight_decay, 0)
+        check_range("clip", self.clip, 1e-12)
+        check_range("average", self.average, 0, 1, below=True)
+        check_range("seed", self.seed, 0)
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ def fit(
     settings: Settings,
     *,
     resume: bool = False,
+    fabric: Fabric | None = None,
     observer: Observer | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
@@ -112,8 +122,7 @@ def fit(
     was never interrupted: order, augmentation and the method's draws depend on the seed and the
     epoch alone, and the last finished epoch is on disk.
     """
-    fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=_precision(settings))
-    fabric.launch()
+    fabric = fabric or make_fabric(settings)
     network = network.to(fabric.device)
     method.setup(network, task)
     method.to(fabric.device)
@@ -160,12 +169,12 @@ def fit(
                 with fabric.autocast():
                     losses = method.loss(wrapped, batch, progress)
                 if not bool(torch.isfinite(losses.total)):
-                    index = batch.index.tolist()
-                    names = [images.names[rows[i]] for i in index]
-                    raise _broken(float(losses.total.detach()), index, names, progress)
+                    raise _broken(losses.total, batch, images, rows, progress)
                 fabric.backward(losses.total * batches.share(step))
                 if settings.clip is not None:
-                    fabric.clip_gradients(wrapped, optimiser, max_norm=settings.clip)
+                    fabric.clip_gradients(
+                        wrapped, optimiser, max_norm=settings.clip, error_if_nonfinite=False
+                    )
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
                 method.after_step(network)
@@ -247,15 +256,45 @@ def _validate(
     return probabilities, noisy, seen
 
 
-def _broken(value: float, index: list[int], names: list[str], progress: Progress) -> TrainingError:
+def _broken(
+    loss: torch.Tensor,
+    batch: Batch,
+    images: SceneDataset,
+    rows: NDArray[np.int64],
+    progress: Progress,
+) -> TrainingError:
     """Stop before a broken step reaches the weights, and say where to look."""
+    index = batch.index.tolist()
     step = progress.step % progress.steps_per_epoch + 1
-    return TrainingError(
-        f"the loss became {value} in epoch {progress.epoch}, step {step}, training images"
-        f" {', '.join(map(str, index))} (the first is {names[0]}): look at them with adagc inspect,"
-        " mend what is broken and continue with --resume, or start a new run with a lower"
-        " --learning_rate or --clip 1; the last finished epoch is kept"
+    where = (
+        f"the loss became {loss.item()} in epoch {progress.epoch}, step {step}, training images"
+        f" {', '.join(map(str, index))}"
     )
+    finite = batch.images.flatten(1).isfinite().all(dim=1).tolist()
+    bad = [images.names[rows[i]] for i, good in zip(index, finite, strict=True) if not good]
+    if bad:
+        return TrainingError(
+            f"{where}: {', '.join(bad[:5])} hold values that are not finite; mend or remove them,"
+            " then continue with --resume, the last finished epoch is kept"
+        )
+    return TrainingError(
+        f"{where} (the first is {images.names[rows[index[0]]]}): start a new run with a lower"
+        " --learning_rate or --clip 1, or continue this one with --resume; the last finished epoch"
+        " is kept"
+    )
+
+
+def make_fabric(settings: Settings) -> Fabric:
+    """The engine under the loop; a device that is not there is the user's to know."""
+    try:
+        fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=_precision(settings))
+        fabric.launch()
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(
+            f"--accelerator {settings.accelerator} cannot be used here ({reason}): use auto or cpu"
+        ) from error
+    return fabric
 
 
 def _rate(progress: Progress, settings: Settings) -> float:

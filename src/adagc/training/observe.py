@@ -32,14 +32,18 @@ def simulate(
 ) -> LabelTable:
     """Single positives for the images of these splits, drawn from their clean labels."""
     rows = np.concatenate([collection.splits[name] for name in splits])
-    if collection.truth is None:
+    rows = rows[collection.has_truth(rows)]
+    if collection.truth is None or not len(rows):
         raise UsageError(f"--scheme {scheme} needs clean labels: give --truth or --labels")
     truth = collection.truth[rows]
     if scheme == "random":
         values = simulate_random(truth, seed)
     elif scheme == "dominant":
         if collection.areas is None:
-            raise UsageError("--scheme dominant needs per-class areas, which this data lacks")
+            raise UsageError(
+                "--scheme dominant needs per-class areas, which this data lacks: make the labels"
+                " with  adagc simulate --scheme dominant --areas FILE  and give them as --labels"
+            )
         values = simulate_dominant(collection.areas[rows] * truth, seed)
     else:
         values = truth.astype(np.int8)

@@ -19,7 +19,8 @@ from adagc.atomic import write_json, write_text
 from adagc.errors import AdagcError, UsageError
 
 # What may differ between a run and its continuation.
-_FREE = frozenset({"cache", "accelerator", "oracle"})
+# Labels and splits are compared by content.
+_FREE = frozenset({"cache", "accelerator", "oracle", "root", "labels", "split"})
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Run:
     def start(cls, folder: Path | str, config: dict[str, Any], *, resume: bool) -> Run:
         """A new run, or one to continue; never a silent mix of two."""
         run = cls(Path(folder))
+        if run.folder.exists() and not run.folder.is_dir():
+            raise UsageError(f"{folder} is a file: choose another --out")
         if run.path("config.yaml").exists():
             if not resume:
                 raise UsageError(
