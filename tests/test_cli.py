@@ -202,7 +202,7 @@ def test_train_evaluate_report(capsys, arrays, tmp_path):
     assert again == result["scores"]
     assert set(again["networks"]) == {"network", "teacher"}
     code, printed, _ = run(capsys, "evaluate", out)
-    assert "student, last epoch 3" in printed
+    assert "student, last (3)" in printed
     assert run(capsys, "evaluate", out, "--split", "val", "--json")[0] == 0
     assert (out / "scores-val.json").exists()
     code, printed, _ = run(capsys, "report", out, "--out", tmp_path / "page.html")
@@ -267,7 +267,7 @@ def test_shipped_configs_are_understood(config, monkeypatch):
     from adagc.training.command import split_options, train_parser
 
     monkeypatch.setenv("ADAGC_DATA", "somewhere")
-    parser, method, words = train_parser(["--config", str(config)])
+    parser, method, words = train_parser(["--config", str(config), "--out", "x"])
     settings, built = split_options(parser.parse_args(words), method)
     asked = yaml.safe_load(os.path.expandvars(config.read_text()))
     options = asked.pop("method", {"title": "AdaGC"})
@@ -304,3 +304,83 @@ def test_a_folder_of_a_users_images(capsys, tmp_path):
     assert code == 0
     assert "forest" in out
     assert run(capsys, "inspect", tmp_path / "photos")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "method: {title: AdaGC, pseudo_labels: duel}",
+        "schedule: cosin",
+        "epochs: forty",
+        "method: {title: AdaGC, weight: five}",
+        "lerning_rate: 1",
+        "- a list",
+        "epochs: [",
+    ],
+)
+def test_a_config_is_checked_like_the_command_line(capsys, arrays, tmp_path, text):
+    (tmp_path / "bad.yaml").write_text(text)
+    words = train_words(arrays, tmp_path / "run", "--config", tmp_path / "bad.yaml")
+    words = [word for word in words if word not in ("--epochs", "3")]
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_demo_config_is_the_demo():
+    from adagc import demo
+
+    config = yaml.safe_load((CONFIGS / "demo" / "adagc.yaml").read_text())
+    options = config.pop("method")
+    assert options.pop("title") == "AdaGC"
+    assert config == demo.SETTINGS
+    assert options == demo.METHODS["AdaGC"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--truth", "nowhere.csv"], "nowhere.csv"),
+        (["--seed", "-1"], "--seed"),
+        (["--scheme", "dominant", "--areas", "floats.npy"], "whole numbers"),
+        (["--scheme", "dominant", "--areas", "areas.csv"], "line 2"),
+    ],
+)
+def test_simulate_never_shows_a_traceback(capsys, table, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    np.save("floats.npy", np.zeros((64, 4, 4)))
+    Path("areas.csv").write_text(",".join(["image", *CLASSES]) + "\nimage_0,nan,1,1,1\n")
+    Path("o.csv").write_text("mine")
+    code, _, err = run(capsys, "simulate", "--truth", table, "--out", "o.csv", *words)
+    assert code in (1, 2)
+    assert len(err.splitlines()) == 1
+    assert said in err
+    assert Path("o.csv").read_text() == "mine"
+
+
+def test_maps_with_a_value_that_is_no_class(capsys, table, tmp_path):
+    maps = np.zeros((64, 4, 4), dtype=np.int64)
+    maps[:, 0] = 99
+    np.save(tmp_path / "maps.npy", maps)
+    words = ["simulate", "--truth", table, "--scheme", "dominant", "--out", tmp_path / "o.csv",
+             "--areas", tmp_path / "maps.npy"]  # fmt: skip
+    assert run(capsys, *words)[0] == 1
+    assert run(capsys, *words, "--ignore", "99")[0] == 0
+
+
+def test_out_that_is_a_file_is_refused(capsys, arrays, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "file", "--method", "AN"))
+    assert code == 2
+    assert "is a file" in err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_report_against_other_runs(capsys, arrays, tmp_path):
+    for name in ("AN", "WAN"):
+        words = train_words(arrays, tmp_path / name, "--method", name, "--report", "false")
+        assert run(capsys, *words)[0] == 0
+    code, out, _ = run(capsys, "report", tmp_path / "AN", "--against", tmp_path / "WAN", "--json")
+    assert code == 0
+    assert "WAN" in Path(json.loads(out)["report"]).read_text(encoding="utf-8")

@@ -41,11 +41,13 @@ def configure_logging() -> None:
 def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> Table:
     """The seven metrics as the paper prints them: per cent, coverage as a count, best in bold."""
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("")
+    table.collapse_padding = True
+    table.add_column("", no_wrap=True)
     best: dict[str, float] = {}
     for key, heading, _, _, way in METRICS:
-        # Wide enough for the numbers: narrow terminals break headings and names instead.
-        table.add_column(f"{heading} {'↑' if way == 'up' else '↓'}", justify="right", min_width=6)
+        # Headings in two lines: all seven fit beside a name in 80 columns.
+        arrow = "↑" if way == "up" else "↓"
+        table.add_column(f"{heading.replace(' ', chr(10))}\n{arrow}", justify="right", no_wrap=True)
         values = [scores[key] for _, scores in rows]
         best[key] = max(values) if way == "up" else min(values)
     for name, scores in rows:
@@ -58,7 +60,7 @@ def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None
 
 
 def rows_of(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """(label, scores) for every network and choice of epoch in a scores.json."""
+    """(label, scores) for every network and choice of epoch, "last (40)", in a scores.json."""
     networks = scores["networks"]
     both = "teacher" in networks
     rows = []
@@ -67,7 +69,7 @@ def rows_of(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
             if which in networks[name]:
                 shown = "student" if both and name == "network" else name
                 epoch = networks[name][which]["epoch"]
-                rows.append((f"{shown}, {which} epoch {epoch}", networks[name][which]))
+                rows.append((f"{shown}, {which} ({epoch})", networks[name][which]))
     return rows
 
 

@@ -319,7 +319,7 @@ def test_an_improving_teacher_is_waited_for_for_ever_if_told_so():
 
 def test_calibration_is_forced_in_time_with_a_warning():
     method = AdaGC(force_trigger=0.5, patience=5)
-    with pytest.warns(UserWarning, match="force_trigger=0.5 of 10 epochs"):
+    with pytest.warns(UserWarning, match="after epoch 5 of 10"):
         said = verdicts(method, [i / 20 for i in range(10)], epochs=10)
     assert method.triggered_after == 5
     # Epoch 5 is the best itself: nothing to go back to, nothing to keep.
@@ -328,7 +328,7 @@ def test_calibration_is_forced_in_time_with_a_warning():
 
 def test_forced_after_a_worse_epoch_it_still_goes_back_to_the_best():
     method = AdaGC(force_trigger=0.5, patience=5)
-    with pytest.warns(UserWarning, match="still improving"):
+    with pytest.warns(UserWarning, match="has not stood still"):
         said = verdicts(method, [0.1, 0.2, 0.5, 0.6, 0.4, 0.3], epochs=10)
     assert said == ["C", "C", "K", "K", "R", "C"]
     assert (method.best_epoch, method.triggered_after) == (4, 5)

@@ -189,7 +189,7 @@ def config(labels: Path, **options) -> RunConfig:
 
 
 @EVERY
-@pytest.mark.filterwarnings("ignore:the teacher was still improving")
+@pytest.mark.filterwarnings("ignore:calibration starts after")
 def test_same_seed_same_weights(cls, tmp_path):
     collection = make_collection()
     labels = make_labels(collection, tmp_path / "labels.csv")

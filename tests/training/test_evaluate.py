@@ -49,10 +49,23 @@ OBSERVED = np.array([[1, 0, 0], [0, 1, 0], [1, 0, -1], [0, 0, 1]], dtype=np.int8
 ESTIMATES = np.array(
     [[0.9, 0.8, 0.6], [0.1, 0.9, 0.4], [0.9, 0.5, 0.9], [0.7, 0.2, 0.9]], np.float32
 )
+KNOWN = (TRUTH, np.ones(4, dtype=bool))
+NOTHING = (TRUTH, np.zeros(4, dtype=bool))
+
+
+def test_only_images_with_known_truth_are_judged():
+    known = np.array([True, True, False, True])
+    record = Oracle((TRUTH, known), (TRUTH, known), OBSERVED)({"network": ESTIMATES}, ESTIMATES)
+    alone = Oracle((TRUTH[known], known[known]), (TRUTH[known], known[known]), OBSERVED[known])
+    assert record == alone({"network": ESTIMATES[known]}, ESTIMATES[known])
+    wrong = TRUTH.copy()
+    wrong[2] = ~wrong[2]  # an unknown row holds anything
+    again = Oracle((wrong, known), (wrong, known), OBSERVED)({"network": ESTIMATES}, ESTIMATES)
+    assert again == record
 
 
 def test_pseudo_labels_are_judged_where_nobody_looked():
-    record = Oracle(None, TRUTH, OBSERVED)({}, ESTIMATES)["pseudo_labels"]
+    record = Oracle(NOTHING, KNOWN, OBSERVED)({}, ESTIMATES)["pseudo_labels"]
     # Unknown and said (>= .5): (0,1) right, (0,2) wrong, (2,1) wrong, (3,0) right.
     # Unknown and true: (0,1), (1,2), (3,0), (3,1).
     assert record["precision"] == pytest.approx(2 / 4)
@@ -65,17 +78,17 @@ def test_pseudo_labels_are_judged_where_nobody_looked():
 
 def test_validation_is_scored_per_network():
     predictions = {"network": ESTIMATES, "teacher": 1 - ESTIMATES}
-    record = Oracle(TRUTH, None, OBSERVED)(predictions, ESTIMATES)
+    record = Oracle(KNOWN, NOTHING, OBSERVED)(predictions, ESTIMATES)
     assert "pseudo_labels" not in record
     for name, values in predictions.items():
         assert record["validation"][name] == score(TRUTH, values, absent="skip").summary()
 
 
 def test_an_oracle_without_labels_or_estimates_says_nothing():
-    assert Oracle(None, None, OBSERVED)({"network": ESTIMATES}, ESTIMATES) == {}
-    assert Oracle(None, TRUTH, OBSERVED)({"network": ESTIMATES}, None) == {}
+    assert Oracle(NOTHING, NOTHING, OBSERVED)({"network": ESTIMATES}, ESTIMATES) == {}
+    assert Oracle(NOTHING, KNOWN, OBSERVED)({"network": ESTIMATES}, None) == {}
 
 
 def test_nothing_said_is_no_division_by_zero():
-    record = Oracle(None, TRUTH, OBSERVED)({}, np.full((4, 3), 0.1, np.float32))["pseudo_labels"]
+    record = Oracle(NOTHING, KNOWN, OBSERVED)({}, np.full((4, 3), 0.1, np.float32))["pseudo_labels"]
     assert record["precision"] == record["recall"] == record["f1"] == 0

@@ -19,9 +19,16 @@ from adagc.metrics import score
 from adagc.models import load_model
 from adagc.training.config import RunConfig
 from adagc.training.evaluate import predict
-from adagc.training.experiment import config_of, evaluate, make_task, predictions_of, train
+from adagc.training.experiment import (
+    config_of,
+    evaluate,
+    make_task,
+    open_configured,
+    predictions_of,
+    train,
+)
 from adagc.training.observe import observe
-from conftest import make_labels
+from conftest import make_collection, make_labels
 
 QUICK = {
     "epochs": 3, "batch_size": 8, "learning_rate": 0.02, "hidden": 8, "accelerator": "cpu",
@@ -105,7 +112,8 @@ def test_a_task_holds_the_training_rows_and_no_more(embeddings):
 def test_settings_come_back_from_the_folder(tmp_path, embeddings):
     settings = config(schedule="cosine", clip=1.0)
     run = train(settings, AssumeNegative(), tmp_path / "run", collection=embeddings)
-    assert config_of(run) == settings
+    # Whatever was left to be chosen is decided in the folder.
+    assert config_of(run) == dataclasses.replace(settings, backbone="mlp", weights="none")
 
 
 # -- labels ----------------------------------------------------------------------------------
@@ -278,3 +286,130 @@ def test_no_machine_path_of_the_labels_is_written_into_labels_json(tmp_path, emb
         collection=embeddings,
     )
     assert run.read_json("labels.json")["source"] == Path(labels).name
+
+
+# -- the data of a run -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_disk(tmp_path) -> dict[str, str]:
+    """Embeddings, labels and clean labels as files, as a user has them."""
+    collection = make_collection()
+    names = tuple(f"{i:05d}" for i in range(len(collection.images)))
+    np.save(tmp_path / "embeddings.npy", collection.images.gather(np.arange(len(names))))
+    clean = LabelTable(names, collection.classes, collection.truth.astype(np.int8))
+    write_labels(clean, tmp_path / "truth.csv")
+    make_labels(collection, tmp_path / "one.csv")
+    parts = [f"{names[row]},{part}" for part, rows in collection.splits.items() for row in rows]
+    (tmp_path / "split.csv").write_text("\n".join(["image,split", *parts]))
+    return {
+        "data": "array",
+        "root": str(tmp_path / "embeddings.npy"),
+        "labels": str(tmp_path / "one.csv"),
+        "truth": str(tmp_path / "truth.csv"),
+        "split": str(tmp_path / "split.csv"),
+    }
+
+
+def test_columns_in_another_order_change_no_score(tmp_path, on_disk):
+    run = train(RunConfig(**on_disk, epochs=2), AssumeNegative(), tmp_path / "run")
+    before = run.read_json("scores.json")
+    clean = read_labels(Path(on_disk["truth"]), kind="multi")
+    write_labels(clean.select(clean.classes[::-1]), Path(on_disk["truth"]))
+    assert evaluate(run) == before
+
+
+def test_evaluation_knows_its_images(tmp_path, on_disk):
+    run = train(RunConfig(**on_disk, epochs=2), AssumeNegative(), tmp_path / "run")
+    before = run.read_json("scores.json")
+    # Another split on disk does not matter: the run remembers its own.
+    Path(on_disk["split"]).write_text("image,split\n00000,test\n00001,train\n00002,val\n")
+    assert evaluate(run) == before
+    moved = tmp_path / "elsewhere.npy"
+    Path(on_disk["root"]).rename(moved)
+    with pytest.raises(AdagcError):
+        evaluate(run)
+    assert evaluate(run, root=str(moved)) == before
+    np.save(moved, np.load(moved)[:10])
+    with pytest.raises(AdagcError):
+        evaluate(run, root=str(moved))
+
+
+def test_a_changed_split_is_not_mixed_into_a_run(tmp_path, on_disk):
+    train(RunConfig(**on_disk, epochs=2), AssumeNegative(), tmp_path / "run")
+    text = Path(on_disk["split"]).read_text()
+    changed = text.replace("00000,train", "00000,val")
+    assert changed != text
+    Path(on_disk["split"]).write_text(changed)
+    with pytest.raises(UsageError, match="another split"):
+        train(RunConfig(**on_disk, epochs=2), AssumeNegative(), tmp_path / "run", resume=True)
+
+
+def test_clean_labels_of_some_images_are_enough(tmp_path, on_disk):
+    """Truth of the test images only: trained, tested, and no flip rates made up."""
+    clean = read_labels(Path(on_disk["truth"]), kind="multi")
+    write_labels(clean.take(np.arange(40, 64)), Path(on_disk["truth"]))
+    config = RunConfig(**on_disk, epochs=2)
+    run = train(config, AdaGC(), tmp_path / "run")
+    assert run.read_json("scores.json")["images"] == 24
+    assert "flip_rates" not in run.read_json("labels.json")
+    assert all(line["oracle"] == {} for line in run.history)
+    with pytest.raises(AdagcError, match="GT w/ BCE needs truth"):
+        train(config, GroundTruth(), tmp_path / "gt")
+    write_labels(clean.take(np.arange(10, 64)), Path(on_disk["truth"]))
+    with pytest.raises(AdagcError, match="10 of 24 have none"):
+        train(config, GroundTruth(), tmp_path / "gt")
+    assert not (tmp_path / "gt").exists()
+
+
+def test_one_label_per_image_is_no_truth(tmp_path, on_disk):
+    with pytest.raises(AdagcError, match="one label per image"):
+        train(
+            RunConfig(**{**on_disk, "truth": on_disk["labels"]}), AssumeNegative(), tmp_path / "run"
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("batch_size", 1),
+        ("learning_rate", -1.0),
+        ("learning_rate", float("nan")),
+        ("clip", -1.0),
+        ("average", 1.5),
+        ("dropout", 1.0),
+        ("seed", -1),
+        ("size", 0),
+    ],
+)
+def test_senseless_numbers_are_refused(name, value):
+    with pytest.raises(UsageError, match=f"--{name} must be"):
+        RunConfig(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "options", [{"memory_momentum": 7.0}, {"balance": -1.0}, {"patience": 0}, {"weight": -2.0}]
+)
+def test_senseless_options_leave_no_folder(tmp_path, on_disk, options):
+    with pytest.raises(UsageError, match=f"--method.{next(iter(options))} must be"):
+        train(RunConfig(**on_disk, epochs=2), AdaGC(**options), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_device_that_is_not_there_leaves_no_folder(tmp_path, on_disk):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has the device")
+    with pytest.raises(UsageError, match="--accelerator cuda cannot be used here"):
+        train(RunConfig(**on_disk, accelerator="cuda"), AssumeNegative(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [("aid", {"truth": "x"}), ("synthetic", {"root": "x"}), ("array", {"size": 9})],
+)
+def test_options_that_mean_nothing_are_refused(kind, option):
+    where = {} if kind == "synthetic" else {"root": "x"}
+    with pytest.raises(UsageError, match="means nothing"):
+        open_configured(RunConfig(data=kind, **{**where, **option}))

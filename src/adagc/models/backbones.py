@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from adagc.errors import AdagcError
 from adagc.models.spec import PLAIN_BACKBONES, ModelSpec
@@ -49,13 +50,14 @@ class PlainBackbone(Backbone):
     def __init__(self, name: str, *, channels: int, hidden: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.name = name
+        self.dropout = dropout
         self.map_width = channels
         self.pools_by_mean = name == "linear"
         self.width = channels if name == "linear" else hidden
         self.layers = (
             nn.Identity()
             if name == "linear"
-            else nn.Sequential(nn.Dropout(dropout), nn.Linear(channels, hidden), nn.GELU())
+            else nn.Sequential(nn.Linear(channels, hidden), nn.GELU())
         )
 
     def feature_map(self, x: Tensor) -> Tensor:
@@ -76,6 +78,8 @@ class PlainBackbone(Backbone):
         return self._pooled(x) if x.ndim == 2 else self.pool(x)
 
     def _pooled(self, x: Tensor) -> Tensor:
+        if self.name == "mlp":
+            x = functional.dropout(x, self.dropout, self.training)
         features: Tensor = self.layers(x)
         return features
 

@@ -64,7 +64,7 @@ class RunConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("size", self.size, 8)
+        check_range("size", self.size, 1)
         check_range("split_seed", self.split_seed, 0)
         check_range("label_seed", self.label_seed, 0)
         check_range("scenes", self.scenes, 4)

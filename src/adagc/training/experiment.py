@@ -60,8 +60,6 @@ def train(
         on_epoch: Called with every line of the history.
     """
     collection = collection or open_configured(config)
-    for note in collection.notes:
-        log.info(note)
     config = resolve(config, collection.images)
     observed = observe(
         collection, labels=config.labels, scheme=config.scheme, label_seed=config.label_seed
@@ -78,6 +76,9 @@ def train(
     record = {"method": {"title": method.title, **options_of(method)}, **asdict(config)}
     run = Run.start(out, record, resume=resume)
     _note_inputs(run, collection, observed)
+    log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
+    for note in collection.notes:
+        log.info(note)
     oracle = None
     if config.oracle and collection.truth is not None:
         oracle = Oracle(

@@ -53,7 +53,7 @@ def rows_of_split(run: Run, collection: Collection, split: str) -> NDArray[np.in
         lines = list(csv.reader(file))[1:]
     names = [name for name, part in lines if part == split]
     if not names:
-        parts = sorted({part for _, part in lines})
+        parts = dict.fromkeys(part for _, part in lines)
         raise AdagcError(f"there is no split {split!r}: choose from {', '.join(parts)}")
     place = {name: row for row, name in enumerate(collection.images.names)}
     lost = [name for name in names if name not in place]

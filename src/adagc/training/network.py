@@ -83,5 +83,4 @@ def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
     if weights == "auto":
         weights = "registry" if packaged and backbone == _PACKAGED else "none"
     size = images.shape[-1] if images.is_image and config.data != "array" else None
-    log.info("network %s, weights %s", backbone, weights)
     return replace(config, backbone=backbone, weights=weights, size=size)
