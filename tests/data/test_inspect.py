@@ -135,3 +135,18 @@ def test_nothing_there(tmp_path: Path) -> None:
     found = inspect(tmp_path)
     assert "no image could be read" in found.warnings
     assert "a.png" in text(found)
+
+
+def test_images_with_values_that_are_not_finite_are_named(tmp_path):
+    for i in range(4):
+        values = np.random.default_rng(i).random((3, 8, 8)).astype(np.float32)
+        if i == 2:
+            values[0, 3, 3] = np.nan
+        np.save(tmp_path / f"i{i}.npy", values)
+    found = inspect(tmp_path)
+    assert found.images.broken == ("i2.npy",)
+    assert any("i2.npy" in warning for warning in found.warnings)
+    array = np.ones((5, 6), dtype=np.float32)
+    array[4, 1] = np.inf
+    np.save(tmp_path / "all.npy", array)
+    assert inspect(tmp_path / "all.npy").images.broken == ("00004",)

@@ -96,6 +96,7 @@ def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None 
     dtypes: Counter[str] = Counter()
     merged: dict[int, Moments] = {}
     unreadable: dict[str, str] = {}
+    broken: list[str] = []
     with ThreadPoolExecutor(WORKERS) as pool, progress("reading images", len(files)) as advance:
         for file, seen in zip(files, pool.map(one, files), strict=True):
             advance(1)
@@ -105,6 +106,8 @@ def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None 
             shape, dtype, moments = seen
             shapes[shape] += 1
             dtypes[dtype.name] += 1
+            if (moments.count < moments.seen).any():
+                broken.append(file)
             merged.setdefault(shape[0], Moments(shape[0])).merge(moments)
     counts: Counter[int] = Counter()
     for size, n in shapes.items():
@@ -119,6 +122,7 @@ def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None 
         bands=names,
         statistics=merged[usual].statistics(names) if usual else None,
         unreadable=unreadable,
+        broken=tuple(broken),
         duplicates=duplicates(root, files),
     )
 
@@ -139,8 +143,11 @@ def duplicates(root: Path, files: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 def _look_at_array(root: Path, bands: Sequence[str] | None) -> Images:
     scenes = open_arrays(root, bands=bands)
     same: defaultdict[bytes, list[str]] = defaultdict(list)
+    broken = []
     for row, name in enumerate(scenes.names):
         values = scenes.gather(np.array([row], dtype=np.int64))
+        if not np.isfinite(values).all():
+            broken.append(name)
         same[hashlib.sha256(values.tobytes()).digest()].append(name)
     return Images(
         names=scenes.names,
@@ -149,6 +156,7 @@ def _look_at_array(root: Path, bands: Sequence[str] | None) -> Images:
         bands=scenes.bands,
         statistics=measure(scenes, np.arange(len(scenes), dtype=np.int64)),
         unreadable={},
+        broken=tuple(broken),
         duplicates=tuple(sorted(tuple(group) for group in same.values() if len(group) > 1)),
     )
 

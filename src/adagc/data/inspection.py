@@ -25,6 +25,7 @@ class Images:
     bands: tuple[str, ...]
     statistics: BandStatistics | None  # of the images with the most common number of bands
     unreadable: dict[str, str]  # file to reason
+    broken: tuple[str, ...]  # images with NaN or infinite values
     duplicates: tuple[tuple[str, ...], ...]  # groups of identical files
 
 
@@ -62,6 +63,7 @@ class Inspection:
             "bands": list(images.bands),
             "statistics": None if images.statistics is None else images.statistics.to_dict(),
             "unreadable": images.unreadable,
+            "broken": list(images.broken),
             "duplicates": [list(group) for group in images.duplicates],
             "labels": _labels_dict(self.labels),
             "truth": _labels_dict(self.truth),
@@ -106,9 +108,15 @@ def _value_warnings(images: Images) -> list[str]:
     if measured is None:
         return ["no image could be read"]
     found = list(measured.notes)
+    if images.broken:
+        found.append(
+            f"{len(images.broken)} images hold NaN or infinite values, which end training: "
+            + _some(images.broken)
+        )
     for band, lost, full in zip(images.bands, measured.nonfinite, measured.saturated, strict=True):
         if lost > 0:
-            found.append(f"band {band}: {lost:.2%} of the values are NaN or infinite")
+            share = f"{lost:.2%}" if lost >= 1e-4 else "less than 0.01%"
+            found.append(f"band {band}: {share} of the values are NaN or infinite")
         if full > 0.25:
             found.append(f"band {band}: {full:.0%} of the values are at the top of their range")
     return found
