@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -65,6 +66,8 @@ def demo(argv: list[str]) -> None:
     from adagc.demo import run_demo
 
     _quiet_start()
+    # Three runs on the same scenes would say the same three times.
+    logging.getLogger("adagc.training").setLevel(logging.WARNING)
     from adagc import console
 
     result = run_demo(Path(options.out), seed=options.seed)
