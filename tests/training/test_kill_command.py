@@ -16,7 +16,7 @@ from adagc.training.runs import Run
 WORDS = [
     "--data", "synthetic", "--scenes", "120", "--size", "16", "--scheme", "random",
     "--backbone", "test_resnet", "--batch_size", "16", "--learning_rate", "0.002",
-    "--average", "0.9", "--absent", "skip", "--epochs", "6", "--report", "false",
+    "--average", "0.9", "--absent", "skip", "--epochs", "10", "--report", "false",
     "--method", "AdaGC", "--method.force_trigger", "0.5",
 ]  # fmt: skip
 
@@ -47,7 +47,7 @@ def kill_after(out: Path, epochs: int, delay: float, *more: str) -> None:
     process.communicate()
 
 
-@pytest.mark.parametrize("epochs", [1, 4], ids=["warm-up", "calibration"])
+@pytest.mark.parametrize("epochs", [1, 6], ids=["warm-up", "calibration"])
 def test_killed_and_resumed_gives_the_same_files(tmp_path_factory, epochs):
     whole = tmp_path_factory.getbasetemp() / "whole"
     if not (whole / "scores.json").exists():
