@@ -124,6 +124,9 @@ class Batches:
         images = values.to(self.device, non_blocking=True).to(torch.float32)
         if self.how == "dihedral":
             images = dihedral(images, turns[index])
+        if images.ndim == 4:
+            # Once here instead of in every pass a method makes over the batch.
+            images = images.contiguous(memory_format=torch.channels_last)
         return Batch(
             images=images,
             observed=self.observed[index].to(self.device),
