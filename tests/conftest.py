@@ -72,6 +72,14 @@ def make_labels(collection: Collection, path: Path, *, seed: int = 0) -> Path:
     return path
 
 
+def make_text(path: Path) -> Path:
+    """Embeddings of the class names, as a file."""
+    rows = torch.randn(len(CLASSES), 5, generator=torch.Generator().manual_seed(3)).tolist()
+    lines = [",".join([name, *map(str, row)]) for name, row in zip(CLASSES, rows, strict=True)]
+    path.write_text("\n".join(["class,v1,v2,v3,v4,v5", *lines]) + "\n")
+    return path
+
+
 @pytest.fixture
 def embeddings() -> Collection:
     return make_collection("embeddings")
@@ -120,22 +128,50 @@ def cnn() -> TinyCNN:
     return TinyCNN()
 
 
-class FixedLogits(nn.Module):
-    """Answers with its own parameter, whatever the image: losses become testable by hand."""
+class FixedHead:
+    """Of `FixedLogits`: every embedding is its logit, repeated."""
 
-    def __init__(self, logits: Tensor, *, half: bool = False) -> None:
+    def encode(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+        return embeddings.float(), torch.full_like(embeddings.float(), 0.1)
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        return embeddings.mean(dim=-1)
+
+
+class FixedLogits(nn.Module):
+    """Answers with its own parameter, whatever the image: losses become testable by hand.
+
+    Also where a method asks for label-wise embeddings or for early features.
+    """
+
+    def __init__(self, logits: Tensor, *, half: bool = False, width: int = 256) -> None:
         super().__init__()
         self.logits = nn.Parameter(logits.clone())
         self.half_precision = half
+        self.width = width
+        self.head = FixedHead()
 
     def forward(self, images: Tensor) -> Tensor:
         logits = self.logits[: len(images)]
         return logits.half() if self.half_precision else logits
 
+    def label_embeddings(self, images: Tensor) -> Tensor:
+        return self(images).unsqueeze(-1).expand(-1, -1, self.width)
 
-def make_task(observed: Tensor, *, oracle: frozenset[str] = frozenset(), epochs: int = 4) -> Task:
-    """A task that knows of the truth only what `oracle` names; observed positives are the truth."""
+    def logits_and_early_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        return self(images), self(images)
+
+
+def make_task(
+    observed: Tensor,
+    *,
+    oracle: frozenset[str] = frozenset(),
+    epochs: int = 4,
+    fresh: Callable[[int], nn.Module] | None = None,
+) -> Task:
+    """A task that knows only what `oracle` names; observed positives are the truth."""
     truth = (observed > 0).float()
+    text = torch.randn(observed.shape[1], 8, generator=torch.Generator().manual_seed(1))
     return Task(
         classes=tuple(f"class {i}" for i in range(observed.shape[1])),
         observed=observed,
@@ -144,6 +180,8 @@ def make_task(observed: Tensor, *, oracle: frozenset[str] = frozenset(), epochs:
         seed=0,
         truth=truth if "truth" in oracle else None,
         priors=truth.mean(0) if "priors" in oracle else None,
+        text=text if "text" in oracle else None,
+        fresh=fresh,
     )
 
 

@@ -261,6 +261,35 @@ def report(argv: list[str]) -> None:
         print(path)
 
 
+def text(argv: list[str]) -> None:
+    """Embed class names for methods that learn from what classes are called (LCR)."""
+    parser = _parser("text", text, "adagc text --classes 'river, lake, sea' --out names.csv")
+    parser.add_argument(
+        "--classes",
+        type=str,
+        required=True,
+        help="Names with commas between them, a file with one per line, or a label file.",
+    )
+    parser.add_argument(
+        "--out", type=str, required=True, help="File to write, .csv or .safetensors."
+    )
+    parser.add_argument(
+        "--encoder", type=str, default="minilm", help="minilm, or a RemoteCLIP checkpoint."
+    )
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    options = _parse(parser, argv)
+    from adagc.text.command import embed_file
+
+    found = embed_file(options.classes, Path(options.out), encoder=options.encoder)
+    if options.json:
+        _print_json({"out": options.out, "nearest": found.to_dict()})
+        return
+    from adagc import console
+
+    console.stdout.print(found.table())
+    console.stdout.print(f"{len(found.classes)} classes written to {options.out}")
+
+
 def methods(argv: list[str]) -> None:
     """List the methods, or explain one with its options."""
     parser = _parser("methods", methods, "adagc methods AdaGC")
@@ -300,7 +329,7 @@ def datasets(argv: list[str]) -> None:
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
-    for function in (demo, inspect, simulate, train, evaluate, report, methods, datasets)
+    for function in (demo, inspect, simulate, train, evaluate, report, methods, datasets, text)
 }
 
 

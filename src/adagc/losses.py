@@ -47,6 +47,17 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(z, targets.to(z.dtype), reduction="none")
 
 
+def entropy(logits: Tensor) -> Tensor:
+    """H(p) = -p log p - (1 - p) log(1 - p), in nats.
+
+    >>> entropy(torch.zeros(1, 1))
+    tensor([[0.6931]])
+    """
+    z = precise(logits)
+    # softplus(z) - z p is the same sum with the two logarithms taken from the logit.
+    return softplus(z) - z * z.sigmoid()
+
+
 def gradient_calibration(logits: Tensor, pseudo_labels: Tensor, observed: Tensor) -> Tensor:
     """I(y = 0) log(1 - p t): the entries of the paper's regulariser.
 

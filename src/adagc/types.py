@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -12,17 +12,20 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One training batch, already augmented; values are raw, the network normalises them."""
+    """One training batch, already augmented; values are raw, the network normalises them.
+
+    With several ranks every one of them has the whole batch (see `adagc.ranks`).
+    """
 
     images: Tensor  # (B, bands, H, W) or (B, D), float32
     observed: Tensor  # (B, C) int8: +1 seen, 0 nobody looked, -1 seen to be absent
     index: Tensor  # (B,) int64: row of each image in the training table
-    generator: torch.Generator  # the only randomness a method may use
+    generator: torch.Generator  # the only randomness a method may use; alike on all ranks
     truth: Tensor | None = None  # (B, C) float32, only for methods that declare "truth"
 
 
@@ -38,6 +41,7 @@ class Task:
     truth: Tensor | None = None  # (N, C) float32, needs "truth"
     priors: Tensor | None = None  # (C,) share of images that contain the class, needs "priors"
     text: Tensor | None = None  # (C, D) embeddings of the class names, needs "text"
+    fresh: Callable[[int], nn.Module] | None = None  # another such network from another seed
 
 
 @dataclass(frozen=True)

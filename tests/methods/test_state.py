@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from adagc.methods.state import AveragedNetwork, Mixup, SampleTable
-from conftest import SPAWN, TinyCNN, make_classifier
+from conftest import TinyCNN, make_classifier
 
 # -- SampleTable -----------------------------------------------------------------------------
 
@@ -72,16 +72,6 @@ def test_table_survives_its_state_dict():
     b = twin.average(torch.arange(4), new, 0.8, first=True)
     assert torch.equal(a, b)
     assert torch.equal(twin.seen, table.seen)
-
-
-def test_merge_on_one_rank_changes_nothing():
-    table = SampleTable(3, 1)
-    table.write(torch.tensor([1]), torch.tensor([[0.7]]))
-    before = table.values.clone()
-    table.merge()
-    assert torch.equal(table.values, before)
-    assert not table.written.any()
-    assert table.seen.tolist() == [False, True, False]
 
 
 # -- AveragedNetwork -------------------------------------------------------------------------
@@ -251,38 +241,3 @@ def test_entries_that_both_partners_lack_stay_exactly_zero():
 def test_a_batch_of_one_mixes_with_itself():
     images = torch.rand(1, 3)
     torch.testing.assert_close(draw(1)(images), images)
-
-
-# -- two ranks -------------------------------------------------------------------------------
-
-
-def _rank(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
-    )
-    table = SampleTable(5, 2)
-    table.write(torch.tensor([4]), torch.full((1, 2), 0.5))  # both know this row already
-    table.merge()
-    mine = torch.tensor([[0, 1], [2, 1]][rank])  # row 1 was padded into both
-    table.write(mine, torch.full((2, 2), 0.2 + 0.4 * rank))
-    table.merge()
-    if rank == 0:
-        table.write(torch.tensor([0]), torch.full((1, 2), 0.9))
-    table.merge()
-    torch.save(table.state_dict(), f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
-def test_ranks_hold_the_same_table_after_a_merge(tmp_path):
-    ranks = [SPAWN.Process(target=_rank, args=(rank, str(tmp_path))) for rank in (0, 1)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(60)
-        assert process.exitcode == 0
-    one, two = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    torch.testing.assert_close(one["values"][:, 0], torch.tensor([0.9, 0.4, 0.6, 0.0, 0.5]))
-    assert one["seen"].tolist() == [True, True, True, False, True]
-    assert torch.equal(one["values"], two["values"])
-    assert torch.equal(one["seen"], two["seen"])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,18 +18,19 @@ from adagc.errors import AdagcError
 from adagc.methods import Method, registry
 from adagc.methods.base import NEEDS
 from adagc.metrics import score
+from adagc.training import checkpoint
 from adagc.training.config import RunConfig
 from adagc.training.experiment import options_of, train
 from adagc.types import Batch, Losses, Task
 from conftest import (
     FixedLogits,
-    TinyCNN,
     make_batch,
     make_classifier,
     make_collection,
     make_labels,
     make_progress,
     make_task,
+    make_text,
 )
 
 OBSERVED = torch.tensor(
@@ -34,6 +38,7 @@ OBSERVED = torch.tensor(
     dtype=torch.int8,
 )
 SCORES = score([[True, False], [False, True]], [[0.9, 0.1], [0.2, 0.8]])
+SHAPES = {"embeddings": (6,), "maps": (6, 2, 2), "images": (3, 64, 64)}
 EVERY = pytest.mark.parametrize("cls", registry().values(), ids=registry().keys())
 
 
@@ -53,7 +58,6 @@ def two_epochs(method: Method, network: nn.Module, task: Task, images: Tensor) -
         found.append(losses)
         optimiser.step()
         method.after_step(network)
-        method.merge()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             method.end_epoch(SCORES, make_progress(epoch, 1))
@@ -62,10 +66,24 @@ def two_epochs(method: Method, network: nn.Module, task: Task, images: Tensor) -
     return found
 
 
+def network_for(cls: type[Method], kind: str = "maps", seed: int = 0) -> nn.Module:
+    """A small network with the head that the method asks for."""
+    backbone = "test_resnet" if kind == "images" else "mlp"
+    return make_classifier(SHAPES[kind], backbone=backbone, head=cls().head(), seed=seed)
+
+
+def values_for(kind: str, rows: int = 6) -> Tensor:
+    return torch.rand(rows, *SHAPES[kind], generator=torch.Generator().manual_seed(0))
+
+
 def set_up(
-    cls: type[Method], network: nn.Module, observed: Tensor = OBSERVED
+    cls: type[Method],
+    network: nn.Module,
+    observed: Tensor = OBSERVED,
+    fresh: Callable[[int], nn.Module] | None = None,
 ) -> tuple[Method, Task]:
-    method, task = cls(), make_task(observed, oracle=cls.needs)
+    method = cls()
+    task = make_task(observed, oracle=cls.needs, fresh=fresh or partial(network_for, cls, "maps"))
     method.setup(network, task)
     return method, task
 
@@ -86,15 +104,15 @@ def test_is_built_without_data_and_keeps_its_options(cls):
 
 
 @EVERY
-@pytest.mark.parametrize("kind", ["embeddings", "images"])
-def test_two_steps_run_and_reach_the_network_alone(cls, kind):
-    generator = torch.Generator().manual_seed(0)
-    if kind == "embeddings":
-        network, images = make_classifier(), torch.rand(6, 6, generator=generator)
-    else:
-        network, images = TinyCNN(), torch.rand(6, 3, 6, 6, generator=generator)
+@pytest.mark.parametrize("kind", ["embeddings", "maps", "images"])
+def test_two_steps_run_and_reach_what_is_trained_and_nothing_else(cls, kind):
+    if kind == "embeddings" and cls().head().on_map:
+        with pytest.raises(AdagcError, match=r"positions.*give images or stored feature maps"):
+            network_for(cls, kind)
+        return
+    network, images = network_for(cls, kind), values_for(kind)
     before = {name: value.detach().clone() for name, value in network.named_parameters()}
-    method, task = set_up(cls, network)
+    method, task = set_up(cls, network, fresh=lambda seed: network_for(cls, kind, seed))
     kept = images.clone()
     for losses in two_epochs(method, network, task, images):
         assert losses.total.dim() == 0
@@ -137,7 +155,8 @@ HARD = {
 def test_hard_batches_stay_finite(cls, case):
     logits, observed = HARD[case]
     network = FixedLogits(logits, half=case == "half precision")
-    method, task = set_up(cls, network, observed)
+    peer = FixedLogits(logits.flip(1), half=case == "half precision")
+    method, task = set_up(cls, network, observed, fresh=lambda seed: peer)
     for losses in two_epochs(method, network, task, torch.zeros(len(logits), 1)):
         assert losses.total.isfinite()
     assert network.logits.grad is not None
@@ -146,15 +165,12 @@ def test_hard_batches_stay_finite(cls, case):
 
 @EVERY
 def test_state_survives_save_and_load(cls, tmp_path):
-    network, images = (
-        make_classifier(),
-        torch.rand(6, 6, generator=torch.Generator().manual_seed(0)),
-    )
+    network, images = network_for(cls), values_for("maps")
     method, task = set_up(cls, network)
     two_epochs(method, network, task, images)
     torch.save([network.state_dict(), method.state_dict()], tmp_path / "state.ckpt")
     weights, state = torch.load(tmp_path / "state.ckpt", weights_only=True)
-    twin_network = make_classifier(seed=9)
+    twin_network = network_for(cls, seed=9)
     twin, _ = set_up(cls, twin_network)
     twin_network.load_state_dict(weights)
     twin.load_state_dict(state)
@@ -164,17 +180,22 @@ def test_state_survives_save_and_load(cls, tmp_path):
     assert method.status() == twin.status()
 
 
+REMEDY = {"truth": "--truth", "priors": "--truth", "text": "--text"}
+
+
 @EVERY
 def test_a_missing_need_is_one_line(cls):
-    if not cls.needs:
-        cls().setup(make_classifier(), make_task(OBSERVED))
+    network, task = network_for(cls), make_task(OBSERVED, fresh=partial(network_for, cls, "maps"))
+    needs = sorted(cls.needs & REMEDY.keys())
+    if not needs:
+        cls().setup(network, task)
         return
     with pytest.raises(AdagcError) as caught:
-        cls().setup(make_classifier(), make_task(OBSERVED))
+        cls().setup(network, task)
     message = str(caught.value)
     assert message.startswith(f"{cls.title} needs ")
     assert "\n" not in message
-    assert "--truth" in message
+    assert REMEDY[needs[0]] in message
 
 
 # -- through a whole run ---------------------------------------------------------------------
@@ -183,15 +204,16 @@ def test_a_missing_need_is_one_line(cls):
 def config(labels: Path, **options) -> RunConfig:
     defaults = {
         "epochs": 3, "batch_size": 8, "learning_rate": 0.01, "hidden": 8, "dropout": 0.2,
-        "accelerator": "cpu", "oracle": False,
+        "backbone": "mlp", "weights": "none", "accelerator": "cpu", "oracle": False,
     }  # fmt: skip
-    return RunConfig(labels=str(labels), **{**defaults, **options})
+    text = str(make_text(labels.parent / "names.csv"))
+    return RunConfig(labels=str(labels), text=text, **{**defaults, **options})
 
 
 @EVERY
 @pytest.mark.filterwarnings("ignore:calibration starts after")
 def test_same_seed_same_weights(cls, tmp_path):
-    collection = make_collection()
+    collection = make_collection("images")
     labels = make_labels(collection, tmp_path / "labels.csv")
     found = []
     for i, seed in enumerate((1, 1, 2)):
@@ -219,7 +241,7 @@ def test_clean_labels_are_handed_over_only_if_declared(cls, tmp_path):
             batches.append(batch)
             return super().loss(network, batch, progress)
 
-    collection = make_collection()
+    collection = make_collection("images")
     labels = make_labels(collection, tmp_path / "labels.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -228,6 +250,7 @@ def test_clean_labels_are_handed_over_only_if_declared(cls, tmp_path):
     assert (task.truth is not None) == ("truth" in cls.needs)
     assert (task.priors is not None) == ("priors" in cls.needs)
     assert (task.text is not None) == ("text" in cls.needs)
+    assert task.fresh is not None
     assert len(batches) == 3
     for batch in batches:
         assert (batch.truth is not None) == ("truth" in cls.needs)
@@ -238,12 +261,60 @@ def test_clean_labels_are_handed_over_only_if_declared(cls, tmp_path):
 
 @EVERY
 def test_a_missing_need_stops_before_a_run_folder_exists(cls, tmp_path):
-    collection = make_collection()
+    collection = make_collection("images")
     labels = make_labels(collection, tmp_path / "labels.csv")
     blind = dataclasses.replace(collection, truth=None)
     out = tmp_path / "run"
-    if not cls.needs:
+    if not cls.needs & {"truth", "priors"}:
         return
     with pytest.raises(AdagcError, match=r"needs (truth|priors)"):
         train(config(labels, epochs=1), cls(), out, collection=blind)
     assert not out.exists()  # the same command with --truth may use the same folder
+
+
+@EVERY
+def test_pooled_embeddings_are_refused_where_positions_matter(cls, tmp_path):
+    collection = make_collection("embeddings")
+    labels = make_labels(collection, tmp_path / "labels.csv")
+    out = tmp_path / "run"
+    if "feature_map" not in cls.needs:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = train(config(labels, epochs=1), cls(), out, collection=collection)
+        assert run.path("scores.json").exists()
+        return
+    with pytest.raises(AdagcError, match=rf"{re.escape(cls.title)} needs .*stored feature maps"):
+        train(config(labels, epochs=1), cls(), out, collection=collection)
+    assert not out.exists()
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore:calibration starts after")
+def test_an_interrupted_run_ends_bit_for_bit_like_a_whole_one(cls, tmp_path):
+    collection = make_collection("images")
+    labels = make_labels(collection, tmp_path / "labels.csv")
+    settings = config(labels, epochs=5, average=0.9)
+    whole = train(settings, cls(), tmp_path / "whole", collection=collection)
+
+    class EnoughError(Exception):
+        pass
+
+    def stop(line):
+        if line["epoch"] in (2, 4):
+            raise EnoughError
+
+    for _ in range(2):
+        with pytest.raises(EnoughError):
+            train(
+                settings, cls(), tmp_path / "parts", collection=collection, resume=True,
+                on_epoch=stop,
+            )  # fmt: skip
+    parts = train(settings, cls(), tmp_path / "parts", collection=collection, resume=True)
+    for name in sorted(path.name for path in whole.path("weights").iterdir()):
+        one, other = (load_file(run.path(f"weights/{name}")) for run in (whole, parts))
+        assert all(torch.equal(one[key], other[key]) for key in one), name
+    states = [checkpoint.load(run.path("last.ckpt"))["method"] for run in (whole, parts)]
+    assert states[0].keys() == states[1].keys()
+    for key, value in states[0].items():
+        same = torch.equal(value, states[1][key]) if isinstance(value, Tensor) else True
+        assert same, key

@@ -5,7 +5,6 @@ import time
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,41 +102,6 @@ def test_seeds_for_different_purposes_differ():
     assert len(seeds) == 5
     assert derived_seed(0, 1, "order") == derived_seed(0, 1, "order")
     assert torch.rand(1, generator=generator_for(1)) == torch.rand(1, generator=generator_for(1))
-
-
-# -- ranks -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [22, 23, 24])
-def test_ranks_partition_the_global_batch_and_see_the_same_pictures(count):
-    images = numbered(count)
-    whole = make(count, images=images)
-    ranks = [make(count, images=images, rank=rank, world=2) for rank in (0, 1)]
-    assert len(ranks[0]) == len(ranks[1])
-    for batch, *parts in zip(whole.epoch(1), *(rank.epoch(1) for rank in ranks), strict=False):
-        together = torch.cat([part.index for part in parts])
-        assert sorted(together.tolist()) == sorted(batch.index.tolist())
-        assert abs(len(parts[0].index) - len(parts[1].index)) <= 1
-        pictures = dict(zip(batch.index.tolist(), batch.images, strict=True))
-        for part in parts:
-            assert len(part.index) >= 2
-            for i, picture in zip(part.index.tolist(), part.images, strict=True):
-                assert torch.equal(picture, pictures[i])
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-@pytest.mark.parametrize("count", [22, 23, 27])
-def test_shares_make_the_mean_over_ranks_the_mean_over_the_batch(count, world):
-    images = numbered(count)
-    loss = torch.rand(count, generator=torch.Generator().manual_seed(0))
-    ranks = [make(count, images=images, batch_size=9, rank=r, world=world) for r in range(world)]
-    for step, parts in enumerate(zip(*(rank.epoch(1) for rank in ranks), strict=True)):
-        means = [
-            rank.share(step) * loss[part.index].mean()
-            for rank, part in zip(ranks, parts, strict=True)
-        ]
-        wanted = loss[torch.cat([part.index for part in parts])].mean()
-        torch.testing.assert_close(torch.stack(means).mean(), wanted)
 
 
 # -- reading ahead ---------------------------------------------------------------------------

@@ -8,9 +8,21 @@ import re
 from adagc.errors import UsageError
 from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative, LabelSmoothing, WeakAssumeNegative
+from adagc.methods.asymmetric import AsymmetricLoss
 from adagc.methods.base import Method
+from adagc.methods.boost import BoostLU
+from adagc.methods.dist_pu import DistPU
+from adagc.methods.early_learning import EarlyLearning
+from adagc.methods.entropy_maximisation import AsymmetricPseudoLabels, EntropyMaximisation
 from adagc.methods.expected_positives import ExpectedPositives
+from adagc.methods.generalized_robust import GeneralizedRobust
 from adagc.methods.ground_truth import GroundTruth, IgnoreUnobserved
+from adagc.methods.label_correlation import LabelCorrelation
+from adagc.methods.lac import LAC
+from adagc.methods.large_loss import LargeLossPermanent, LargeLossRejection, LargeLossTemporary
+from adagc.methods.mime import MIME
+from adagc.methods.rcml import RCML
+from adagc.methods.role import Role, RoleOracle
 
 _METHODS: tuple[type[Method], ...] = (
     GroundTruth,
@@ -19,6 +31,22 @@ _METHODS: tuple[type[Method], ...] = (
     LabelSmoothing,
     WeakAssumeNegative,
     ExpectedPositives,
+    EarlyLearning,
+    LargeLossPermanent,
+    LargeLossTemporary,
+    LargeLossRejection,
+    BoostLU,
+    DistPU,
+    Role,
+    RoleOracle,
+    GeneralizedRobust,
+    LAC,
+    MIME,
+    RCML,
+    LabelCorrelation,
+    AsymmetricLoss,
+    EntropyMaximisation,
+    AsymmetricPseudoLabels,
     AdaGC,
 )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from adagc.errors import AdagcError, check_range
-from adagc.methods.state import SampleTable
+from adagc.models.spec import HeadSpec
 from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
 
 NEEDS = frozenset({"truth", "priors", "text", "two_views", "feature_map"})
@@ -18,6 +18,9 @@ NEEDS = frozenset({"truth", "priors", "text", "two_views", "feature_map"})
 
 class Method(nn.Module, ABC):
     """A way to learn many labels from one.
+
+    A method always sees whole batches; with several ranks the passes of the network are spread
+    over them behind its back (see `adagc.ranks`).
 
     The constructor stores hyper-parameters (its signature is the configuration), `setup` builds
     what depends on data. Tensors registered as buffers, sub-modules and `get_extra_state` are the
@@ -48,8 +51,19 @@ class Method(nn.Module, ABC):
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """The loss of one batch and its named parts."""
 
+    def head(self) -> HeadSpec:
+        """The last layer this method trains; asked before the network is built."""
+        return HeadSpec()
+
     def after_step(self, network: nn.Module) -> None:
         """Called after every optimiser step, with the network itself, never a wrapper."""
+
+    def reviews(self, progress: Progress) -> bool:
+        """Whether `review` wants the predictions for all training images after this epoch."""
+        return False
+
+    def review(self, probabilities: Tensor, progress: Progress) -> None:
+        """Look at the (N, C) predictions of the deployed network, made without augmentation."""
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
         """Judge the epoch from the noisy validation scores of the `watched` network."""
@@ -59,7 +73,10 @@ class Method(nn.Module, ABC):
         """Called right after the loop went back to the snapshot this method asked for."""
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
-        """What the optimiser trains, in groups with their own settings."""
+        """What the optimiser trains, in groups with their own settings.
+
+        Besides Adam's settings a group may say `clip=False`: not to be clipped.
+        """
         return [{"params": list(network.parameters()), "lr": lr}]
 
     def watched(self, network: nn.Module) -> nn.Module:
@@ -81,12 +98,6 @@ class Method(nn.Module, ABC):
     def status(self) -> dict[str, Any]:
         """What the history should tell of this epoch (stage, trigger, labels added, ...)."""
         return {}
-
-    def merge(self) -> None:
-        """Bring per-image state of all ranks together; called once per epoch."""
-        for module in self.modules():
-            if isinstance(module, SampleTable):
-                module.merge()
 
 
 def require(method: Method, task: Task) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
+
+from adagc.ranks import spread
 
 
 class SampleTable(nn.Module):
-    """One row per training image, in the checkpoint, written by the rank that saw the image.
+    """One row per training image, in the checkpoint; the same on all ranks.
 
     Args:
         rows: Training images.
@@ -21,13 +24,11 @@ class SampleTable(nn.Module):
 
     values: Tensor  # (N, C) float32
     seen: Tensor  # (N,) bool: ever written
-    written: Tensor  # (N,) bool: written by this rank since the last merge
 
     def __init__(self, rows: int, columns: int, *, start: float = 0.0) -> None:
         super().__init__()
         self.register_buffer("values", torch.full((rows, columns), start))
         self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
-        self.register_buffer("written", torch.zeros(rows, dtype=torch.bool), persistent=False)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         return self.values[index]
@@ -36,7 +37,6 @@ class SampleTable(nn.Module):
         """Replace these rows."""
         self.values[index] = rows.detach().to(self.values.dtype)
         self.seen[index] = True
-        self.written[index] = True
 
     def average(self, index: Tensor, rows: Tensor, momentum: float, *, first: bool) -> Tensor:
         """Move rows towards new values by 1 - momentum and return them.
@@ -49,20 +49,6 @@ class SampleTable(nn.Module):
             mixed = torch.where(self.seen[index].unsqueeze(1), mixed, rows)
         self.write(index, mixed)
         return mixed
-
-    def merge(self) -> None:
-        """Take over the rows that other ranks wrote since the last merge."""
-        if distributed.is_available() and distributed.is_initialized():
-            counts = self.written.to(torch.float32)
-            total = self.values * counts.unsqueeze(1)
-            distributed.all_reduce(total)
-            distributed.all_reduce(counts)
-            anywhere = counts > 0
-            # A row written by two ranks (a padded batch) becomes their mean.
-            merged = total / counts.clamp(min=1).unsqueeze(1)
-            self.values.copy_(torch.where(anywhere.unsqueeze(1), merged, self.values))
-            self.seen |= anywhere
-        self.written.zero_()
 
 
 class AveragedNetwork(nn.Module):
@@ -96,8 +82,7 @@ class AveragedNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of the averaged network."""
-        result: Tensor = self.network(images)
-        return result
+        return spread(cast(Callable[[Tensor], Tensor], self.network), images)
 
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:

@@ -2,13 +2,18 @@
 
 from adagc.models.classifier import Classifier, Normalise, build
 from adagc.models.files import ModelDescription, load_model, read_description, save_model
-from adagc.models.heads import Head
-from adagc.models.spec import ModelSpec
+from adagc.models.heads import ClassMapHead, Head
+from adagc.models.label_wise import BottleneckHead, LabelWiseHead
+from adagc.models.spec import HeadSpec, ModelSpec
 from adagc.models.weights import LoadReport, load_weights, pretrained_normalisation
 
 __all__ = [
+    "BottleneckHead",
+    "ClassMapHead",
     "Classifier",
     "Head",
+    "HeadSpec",
+    "LabelWiseHead",
     "LoadReport",
     "ModelDescription",
     "ModelSpec",

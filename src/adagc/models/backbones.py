@@ -35,6 +35,14 @@ class Backbone(nn.Module):
         """(B, bands, H, W) -> (B, width)."""
         return self.pool(self.feature_map(x))
 
+    @abstractmethod
+    def early_stage(self) -> nn.Module:
+        """The module whose output says what the first layers see."""
+
+    def as_map(self, output: Tensor) -> Tensor:
+        """An inner module's output channels first: (B, D, h, w), or (B, D) without positions."""
+        return output
+
 
 class PlainBackbone(Backbone):
     """Embeddings as they are ("linear") or through one hidden layer ("mlp").
@@ -77,6 +85,10 @@ class PlainBackbone(Backbone):
         """(B, D) or (B, D, H, W) -> (B, width)."""
         return self._pooled(x) if x.ndim == 2 else self.pool(x)
 
+    def early_stage(self) -> nn.Module:
+        """The only layer there is."""
+        return self.layers
+
     def _pooled(self, x: Tensor) -> Tensor:
         if self.name == "mlp":
             x = functional.dropout(x, self.dropout, self.training)
@@ -108,7 +120,20 @@ class ImageBackbone(Backbone):
             tokens = features[:, getattr(self.net, "num_prefix_tokens", 0) :]
             rows, columns = _grid(tokens.shape[1], (x.shape[-2], x.shape[-1]))
             return tokens.transpose(1, 2).reshape(len(x), -1, rows, columns)
-        return features.permute(0, 3, 1, 2) if self._channels_last_layout else features
+        return self.as_map(features)
+
+    def early_stage(self) -> nn.Module:
+        """The end of the first stage at a quarter of the resolution or less, by timm's account."""
+        info = getattr(self.net, "feature_info", None) or []
+        names = [stage["module"] for stage in info if stage["reduction"] >= 4]
+        stage: nn.Module = self.net.get_submodule(names[0]) if names else self.net
+        return stage
+
+    def as_map(self, output: Tensor) -> Tensor:
+        """Channels first; tokens are averaged."""
+        if output.ndim == 3:
+            return output.mean(dim=1)
+        return output.permute(0, 3, 1, 2) if self._channels_last_layout else output
 
     def pool(self, features: Tensor) -> Tensor:
         """The pooling of the family, see the class."""
@@ -151,9 +176,10 @@ class ImageBackbone(Backbone):
 def make_backbone(spec: ModelSpec) -> Backbone:
     """The backbone that `spec` names, with random weights from torch's current state."""
     if spec.is_plain:
-        return PlainBackbone(
-            spec.backbone, channels=spec.shape[0], hidden=spec.hidden, dropout=spec.dropout
-        )
+        # A head that works on the map sees it as it is: a hidden layer behind the pooling would
+        # never be used.
+        name = "linear" if spec.head.on_map else spec.backbone
+        return PlainBackbone(name, channels=spec.shape[0], hidden=spec.hidden, dropout=spec.dropout)
     net = create_network(spec.backbone, channels=spec.shape[0], size=spec.shape[1:])
     return ImageBackbone(net, spec=spec)
 

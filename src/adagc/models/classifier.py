@@ -9,12 +9,16 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from adagc.errors import AdagcError, DataError
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
-from adagc.models.heads import Head
+from adagc.models.heads import ClassMapHead, Head
+from adagc.models.label_wise import BottleneckHead, LabelWiseHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
+
+AnyHead = Head | LabelWiseHead  # a class map is a Head, a bottleneck is label-wise
 
 
 class Normalise(nn.Module):
@@ -48,7 +52,7 @@ class Classifier(nn.Module):
     """Normalisation, backbone and head; `copy.deepcopy` gives an independent twin."""
 
     def __init__(
-        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: Head
+        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: AnyHead
     ) -> None:
         super().__init__()
         if len(normalise.mean) not in {spec.shape[0], 1}:
@@ -81,8 +85,30 @@ class Classifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D)."""
-        logits: Tensor = self.head(self.embed(x))
+        features = self.feature_map(x) if self.head.on_map else self.embed(x)
+        logits: Tensor = self.head(features)
         return logits
+
+    def label_embeddings(self, x: Tensor) -> Tensor:
+        """One vector per class, (B, C, width of the head), of which `head.logits` makes logits."""
+        if not isinstance(self.head, LabelWiseHead):
+            raise AdagcError(f"a {self.spec.head.kind} head has no label-wise embeddings")
+        return self.head.embed(self.feature_map(x))
+
+    def logits_and_early_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C) logits, and (B, K) what an early stage made of the images, pooled to 8 x 8."""
+        seen: list[Tensor] = []
+        early = self.backbone.early_stage()
+        hook = early.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        try:
+            logits = self(x)
+        finally:
+            hook.remove()
+        features = self.backbone.as_map(seen[0])
+        if features.ndim == 4:
+            rows, columns = (min(8, side) for side in features.shape[2:])
+            features = functional.adaptive_avg_pool2d(features, (rows, columns))
+        return logits, features.flatten(1)
 
     def _prepared(self, x: Tensor) -> Tensor:
         """Checked, normalised, and in the memory layout that convolutions are fast in."""
@@ -138,7 +164,7 @@ def build(
         )
         spec = dataclasses.replace(spec, weights=report.provenance)
     with _seeded(int(head_seed)):
-        head = Head(backbone.width, len(spec.classes), dropout=spec.dropout)
+        head = _make_head(spec, backbone)
     normalise = Normalise(
         torch.zeros(spec.shape[0]) if mean is None else mean,
         torch.ones(spec.shape[0]) if std is None else std,
@@ -147,6 +173,24 @@ def build(
     if isinstance(backbone, ImageBackbone):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return classifier
+
+
+def _make_head(spec: ModelSpec, backbone: Backbone) -> AnyHead:
+    wanted, classes, dropout = spec.head, len(spec.classes), spec.dropout
+    if wanted.kind == "linear":
+        return Head(backbone.width, classes, dropout=dropout)
+    if wanted.kind == "class-map":
+        if not backbone.pools_by_mean:
+            raise AdagcError(
+                f"backbone {spec.backbone} does more than average its features over positions, so "
+                "class maps do not add up to its logits: use another one, for example resnet50"
+            )
+        return ClassMapHead(backbone.map_width, classes, boost=wanted.boost, dropout=dropout)
+    if wanted.kind == "label-wise":
+        return LabelWiseHead(backbone.map_width, classes, width=wanted.width, dropout=dropout)
+    return BottleneckHead(
+        backbone.map_width, classes, width=wanted.width, latent=wanted.latent, dropout=dropout
+    )
 
 
 @contextmanager

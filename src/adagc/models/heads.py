@@ -1,13 +1,18 @@
-"""The last layer: one logit per class."""
+"""The last layer: one logit per class, from pooled features or from a map of them."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 
 class Head(nn.Linear):
-    """Dropout and a linear layer, on pooled features or at every position of a feature map."""
+    """Dropout and a linear layer on pooled features."""
+
+    on_map: ClassVar[bool] = False  # whether it takes a feature map instead of pooled features
 
     def __init__(self, width: int, classes: int, *, dropout: float = 0.0) -> None:
         super().__init__(width, classes)
@@ -17,14 +22,36 @@ class Head(nn.Linear):
         """Logits (B, C) of pooled features (B, D)."""
         return super().forward(functional.dropout(features, self.dropout, self.training))
 
-    def at_each_position(self, features: Tensor) -> Tensor:
-        """Class activation maps (B, C, h, w) of a feature map (B, D, h, w).
-
-        The same layer as a 1x1 convolution, without dropout: where pooling is the plain mean, the
-        mean of the maps over space is the logit.
-        """
-        return functional.conv2d(features, self.weight[:, :, None, None], self.bias)
-
     def extra_repr(self) -> str:
         """Shown by print(network)."""
         return f"{super().extra_repr()}, dropout={self.dropout}"
+
+
+class ClassMapHead(Head):
+    """The same layer at every position of a feature map, boosted where positive, then averaged.
+
+    With a boost of 1 this is the plain head, because the mean of a linear map is the linear map
+    of the mean; dropout leaves out whole channels for the same reason.
+    """
+
+    on_map: ClassVar[bool] = True
+
+    def __init__(
+        self, width: int, classes: int, *, boost: float = 1.0, dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, classes, dropout=dropout)
+        self.boost = boost
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits (B, C) of a feature map (B, D, h, w)."""
+        features = functional.dropout2d(features, self.dropout, self.training)
+        return self.maps(features).mean(dim=(2, 3))
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Class activation maps (B, C, h, w), boosted."""
+        maps = functional.conv2d(features, self.weight[:, :, None, None], self.bias)
+        return torch.where(maps > 0, self.boost * maps, maps)
+
+    def extra_repr(self) -> str:
+        """Shown by print(network)."""
+        return f"{super().extra_repr()}, boost={self.boost}"

@@ -5,11 +5,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from adagc.errors import AdagcError
 
 PLAIN_BACKBONES = ("linear", "mlp")  # ours; every other name is timm's
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """Which last layer: most methods share the plain one, some need to know where or for whom.
+
+    "linear" works on pooled features. The others need a feature map with positions: "class-map"
+    has logits at every position, boosted where positive, and averages them; "label-wise" pools
+    the map for every class by its own attention; "bottleneck" puts a Gaussian code behind that.
+    """
+
+    kind: Literal["linear", "class-map", "label-wise", "bottleneck"] = "linear"
+    boost: float = 1.0  # of a class map's positive values
+    width: int = 256  # of a label-wise embedding
+    latent: int = 256  # of a bottleneck's code
+
+    @property
+    def on_map(self) -> bool:
+        """Whether it needs positions."""
+        return self.kind != "linear"
 
 
 @dataclass(frozen=True)
@@ -27,6 +47,7 @@ class ModelSpec:
     hidden: int = 512  # width of "mlp"
     dropout: float = 0.0  # before the last layer; of an mlp before both
     weights: str = "none"  # where the backbone's first weights came from
+    head: HeadSpec = HeadSpec()
 
     def __post_init__(self) -> None:
         if len(self.shape) not in (1, 3) or min(self.shape, default=0) < 1:
@@ -46,6 +67,11 @@ class ModelSpec:
             raise AdagcError(
                 f"backbone {self.backbone} takes images, and the data are embeddings of length "
                 f"{self.shape[0]}: use backbone mlp or linear"
+            )
+        if self.head.on_map and not self.is_image:
+            raise AdagcError(
+                f"a {self.head.kind} head needs positions, and embeddings of length "
+                f"{self.shape[0]} have none: give images or stored feature maps (N x D x h x w)"
             )
         if self.hidden < 1:
             raise AdagcError(f"hidden must be at least 1, got {self.hidden}")
@@ -85,4 +111,11 @@ class ModelSpec:
         restored: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }
+        if "head" in restored:
+            try:
+                restored["head"] = HeadSpec(**restored["head"])
+            except TypeError as error:
+                raise AdagcError(
+                    f"not a head this version of adagc knows: {restored['head']}"
+                ) from error
         return cls(**restored)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from adagc.data.base import SceneDataset
 from adagc.data.transforms import Augmentation, dihedral, draw_turns
+from adagc.ranks import world
 from adagc.types import Batch
 
 # Batch normalisation needs two images to have a variance.
@@ -31,8 +32,8 @@ def generator_for(*parts: object) -> torch.Generator:
     return torch.Generator().manual_seed(derived_seed(*parts))
 
 
-def batch_bounds(count: int, batch_size: int, world: int = 1) -> list[tuple[int, int]]:
-    """Where the global batches of an epoch begin and end.
+def batch_bounds(count: int, batch_size: int, ranks: int = 1) -> list[tuple[int, int]]:
+    """Where the batches of an epoch begin and end.
 
     A last batch too small for every rank to have a variance is left out; the order changes with
     every epoch, so other images are left out in the next one.
@@ -40,27 +41,23 @@ def batch_bounds(count: int, batch_size: int, world: int = 1) -> list[tuple[int,
     size = min(batch_size, count)
     full, rest = divmod(count, size)
     ends = [size * (i + 1) for i in range(full)]
-    if rest >= _SMALLEST * world:
+    if rest >= _SMALLEST * ranks:
         ends.append(count)
     return list(pairwise([0, *ends]))
 
 
 class Batches:
-    """The training images of one rank, epoch by epoch.
-
-    A global batch is the same whatever the number of ranks; each rank takes its slice.
+    """The training images, epoch by epoch, in the same batches on every rank.
 
     Args:
         images: Where values come from.
         rows: Training rows of `images`, in training order.
         observed: (N, C) labels in training order.
         truth: (N, C) clean labels, only for methods that declare them.
-        batch_size: Global batch size.
+        batch_size: Images per optimiser step, over all ranks.
         seed: Of the run.
         how: Augmentation.
         device: Where batches go.
-        rank: This process.
-        world: All processes.
     """
 
     def __init__(
@@ -74,8 +71,6 @@ class Batches:
         seed: int,
         how: Augmentation,
         device: torch.device,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         self.images = images
         self.rows = rows
@@ -84,30 +79,21 @@ class Batches:
         self.seed = seed
         self.how = how
         self.device = device
-        self.rank = rank
-        self.world = world
-        self.bounds = batch_bounds(len(rows), batch_size, world)
+        self.bounds = batch_bounds(len(rows), batch_size, world())
 
     def __len__(self) -> int:
         return len(self.bounds)
 
-    def share(self, step: int) -> float:
-        """How much this rank's mean loss weighs in the mean over the global batch, times world."""
-        start, end = self.bounds[step]
-        mine = len(range(start + self.rank, end, self.world))
-        return mine * self.world / (end - start)
-
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of this epoch (1-based); the next one is read while one is in use."""
         order = torch.randperm(len(self.rows), generator=generator_for(self.seed, number, "order"))
-        # Drawn for all images at once: an image is turned alike however many ranks there are.
         turns = draw_turns(len(self.rows), generator_for(self.seed, number, "augment"))
         generator = generator_for(self.seed, number, "method")
         with ThreadPoolExecutor(max_workers=1) as reader:
             ahead: Future[Tensor] | None = None
             previous = order[:0]
             for start, end in self.bounds:
-                index = order[start + self.rank : end : self.world]
+                index = order[start:end]
                 coming = reader.submit(self._read, index)
                 if ahead is not None:
                     yield self._finish(previous, ahead.result(), turns, generator)

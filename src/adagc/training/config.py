@@ -24,6 +24,8 @@ class RunConfig(Settings):
         scheme: Simulate observed labels from clean ones instead of reading them; "clean" keeps
             all labels.
         label_seed: Seed of that simulation.
+        text: Embeddings of the class names for methods that use them (made by adagc text); for the
+            classes of reBEN, AID and UC Merced they are built in.
         bands: Names of the bands, in order.
         cache: Where decoded images are kept; ADAGC_CACHE or the user's cache folder by default.
         skip_unreadable: Leave out images that cannot be read instead of stopping.
@@ -50,6 +52,7 @@ class RunConfig(Settings):
     truth: str | None = None
     scheme: Literal["random", "dominant", "clean"] | None = None
     label_seed: int = 0
+    text: str | None = None
     bands: list[str] | None = None
     cache: str | None = None
     skip_unreadable: bool = False

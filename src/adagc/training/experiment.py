@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from adagc import ranks
 from adagc.atomic import write_text
 from adagc.data import Collection
 from adagc.errors import AdagcError, UsageError
@@ -23,7 +24,7 @@ from adagc.training.config import RunConfig
 from adagc.training.evaluate import Oracle
 from adagc.training.inputs import config_of, open_configured, split_text
 from adagc.training.loop import Settings, Validation, fit, make_fabric
-from adagc.training.network import make_network, resolve
+from adagc.training.network import network_maker, resolve
 from adagc.training.observe import Observed, observe
 from adagc.training.runs import Run
 from adagc.training.testing import check_classes, evaluate, predictions_of
@@ -67,15 +68,21 @@ def train(
     testable = collection.truth is not None and len(collection.splits.get("test", ())) > 0
     if testable:
         check_classes(collection, collection.splits["test"], config.absent)
+    settings = Settings(**{name: getattr(config, name) for name in Settings.__dataclass_fields__})
+    fabric = make_fabric(settings)  # before the task: ranks decide how an epoch is cut
     task = make_task(config, method, collection, observed)
     method.check(task)
-    network = make_network(config, collection.images, collection.classes, observed.train)
-    settings = Settings(**{name: getattr(config, name) for name in Settings.__dataclass_fields__})
-    fabric = make_fabric(settings)
+    fresh = network_maker(
+        config, collection.images, collection.classes, observed.train, method.head()
+    )
+    task = replace(task, fresh=fresh)
+    network = fresh(config.seed)
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
     record = {"method": {"title": method.title, **options_of(method)}, **asdict(config)}
-    run = Run.start(out, record, resume=resume)
-    _note_inputs(run, collection, observed)
+    if ranks.rank() == 0:
+        _note_inputs(Run.start(out, record, resume=resume), collection, observed)
+    ranks.wait()
+    run = Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
@@ -101,6 +108,9 @@ def train(
         on_step=on_step,
         on_epoch=on_epoch,
     )
+    if ranks.rank() != 0:
+        ranks.wait()  # for the rank that saves and tests
+        return run
     deployed = trained.networks["network"]
     assert isinstance(deployed, Classifier)
     save_model(
@@ -115,6 +125,7 @@ def train(
     )
     if testable:
         evaluate(run, collection=collection)
+    ranks.wait()
     return run
 
 
@@ -139,7 +150,14 @@ def make_task(
     config: RunConfig, method: Method, collection: Collection, observed: Observed
 ) -> Task:
     """All that training may know: clean labels enter only as far as the method declares."""
-    truth = priors = None
+    truth = priors = text = None
+    if "feature_map" in method.needs and not collection.images.is_image:
+        raise AdagcError(
+            f"{method.title} needs to know where things are, and pooled embeddings do not say: give"
+            " images or stored feature maps (N x D x h x w)"
+        )
+    if "text" in method.needs:
+        text = _text(config.text, collection.classes)
     known = collection.has_truth(observed.train)
     if "truth" in method.needs and known.any() and not known.all():
         raise AdagcError(
@@ -154,11 +172,20 @@ def make_task(
         classes=collection.classes,
         observed=torch.from_numpy(observed.values[observed.train]),
         epochs=config.epochs,
-        steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size)),
+        steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size, ranks.world())),
         seed=config.seed,
         truth=truth,
         priors=priors,
+        text=text,
     )
+
+
+def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
+    """Embeddings of the class names: the user's, or those that come with the package."""
+    from adagc.text import read_text, shipped
+
+    values = read_text(path, classes) if path is not None else shipped(classes)
+    return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float32))
 
 
 def describe_labels(collection: Collection, observed: Observed) -> dict[str, Any]:

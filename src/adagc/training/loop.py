@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from torch import nn
 
+from adagc import ranks
 from adagc.data.base import SceneDataset
 from adagc.data.transforms import Augmentation
 from adagc.errors import TrainingError, UsageError, check_range
@@ -120,19 +122,24 @@ def fit(
 
     Killed at any moment, a second call with `resume` ends with the same weights as a call that
     was never interrupted: order, augmentation and the method's draws depend on the seed and the
-    epoch alone, and the last finished epoch is on disk.
+    epoch alone, and the last finished epoch is on disk. With several ranks, all call this, and the
+    first one writes.
     """
     fabric = fabric or make_fabric(settings)
     network = network.to(fabric.device)
     method.setup(network, task)
     method.to(fabric.device)
-    optimiser = torch.optim.Adam(
+    if ranks.world() > 1 and fabric.device.type == "cuda":
+        for module in (network, method):  # in place: neither is itself a normalisation
+            nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+    plain = torch.optim.Adam(
         method.parameter_groups(network, settings.learning_rate),
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
     )
-    base_rates = [group["lr"] for group in optimiser.param_groups]
-    wrapped, optimiser = fabric.setup(network, optimiser)
+    base_rates = [group["lr"] for group in plain.param_groups]
+    optimiser = cast(torch.optim.Adam, fabric.setup_optimizers(plain))
+    called = network if ranks.world() == 1 else ranks.Spread(network)
     averaged = None
     if settings.average is not None:
         averaged = AveragedNetwork(network, settings.average).to(fabric.device)
@@ -145,17 +152,17 @@ def fit(
         seed=settings.seed,
         how=settings.augment,
         device=fabric.device,
-        rank=fabric.global_rank,
-        world=fabric.world_size,
     )
-    state = Snapshots(network, method, optimiser, averaged)
+    writes = ranks.rank() == 0
+    state = Snapshots(network, method, optimiser, averaged, writes=writes)
     first = state.load(folder) + 1 if resume else 1
-    history = History(folder / "history.jsonl", keep=first - 1)
-    writer = tensorboard(folder, first) if fabric.is_global_zero else None
+    ranks.wait()  # until all have read what the first rank may now write
+    history = History(folder / "history.jsonl", keep=first - 1) if writes else None
+    writer = tensorboard(folder, first) if writes else None
 
     for epoch in range(first, settings.epochs + 1):
         began = time.perf_counter()
-        wrapped.train()
+        network.train()
         method.train()
         sums: dict[str, torch.Tensor] = {}
         with _seeded(settings.seed, epoch, fabric.device):
@@ -167,25 +174,29 @@ def fit(
                 for group, rate in zip(optimiser.param_groups, base_rates, strict=True):
                     group["lr"] = rate * factor
                 with fabric.autocast():
-                    losses = method.loss(wrapped, batch, progress)
+                    losses = method.loss(called, batch, progress)
                 if not bool(torch.isfinite(losses.total)):
                     raise _broken(losses.total, batch, images, rows, progress)
-                fabric.backward(losses.total * batches.share(step))
+                fabric.backward(losses.total)
+                ranks.mean_gradients(_parameters(plain))
                 if settings.clip is not None:
-                    fabric.clip_gradients(
-                        wrapped, optimiser, max_norm=settings.clip, error_if_nonfinite=False
-                    )
+                    fabric.strategy.precision.unscale_gradients(plain)
+                    nn.utils.clip_grad_norm_(_parameters(plain, clipped=True), settings.clip)
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
+                ranks.mean_statistics(network, method)
                 method.after_step(network)
                 if averaged is not None:
                     averaged.update(network)
                 for name, value in (("total", losses.total), *losses.parts.items()):
                     sums[name] = value.detach() + sums.get(name, 0.0)
-                if on_step is not None:
+                if on_step is not None and writes:
                     on_step(progress, losses)
-        method.merge()
         trained = time.perf_counter() - began
+        progress = Progress(epoch, settings.epochs, epoch * len(batches), len(batches))
+        if method.reviews(progress):
+            seen = _predict(method.deployed(network), images, rows, fabric.device)
+            method.review(torch.from_numpy(seen).to(fabric.device), progress)
 
         networks = method.reported(network)
         if averaged is not None:
@@ -193,7 +204,6 @@ def fit(
         probabilities, noisy, watched = _validate(
             method.watched(network), networks, images, validation, fabric.device
         )
-        progress = Progress(epoch, settings.epochs, epoch * len(batches), len(batches))
         estimates = method.estimates()
         line: dict[str, Any] = {
             "epoch": epoch,
@@ -217,11 +227,12 @@ def fit(
         line["train_seconds"] = round(trained, 3)
         line["seconds"] = round(time.perf_counter() - began, 3)
         state.seconds += line["seconds"]
-        history.append(line)
+        if history is not None:
+            history.append(line)
         state.save(folder, epoch)
         if writer is not None:
             log_scalars(writer, line)
-        if on_epoch is not None:
+        if on_epoch is not None and writes:
             on_epoch(line)
 
     if writer is not None:
@@ -229,8 +240,9 @@ def fit(
     networks = method.reported(network)
     if averaged is not None:
         networks["averaged"] = averaged.network
-    for name, candidate in networks.items():
-        save_weights(folder, name, "last", candidate)
+    if writes:
+        for name, candidate in networks.items():
+            save_weights(folder, name, "last", candidate)
     return Trained(networks, dict(state.best_epoch), state.seconds)
 
 
@@ -246,14 +258,38 @@ def _validate(
     noisy: dict[str, Scores] = {}
     seen = None
     for name, candidate in networks.items():
-        probabilities[name] = predict(candidate, images, validation.rows, device=device)
+        probabilities[name] = _predict(candidate, images, validation.rows, device)
         noisy[name] = score(validation.observed, probabilities[name], absent="skip")
         if candidate is watched:
             seen = noisy[name]
     if seen is None:
-        values = predict(watched, images, validation.rows, device=device)
+        values = _predict(watched, images, validation.rows, device)
         seen = score(validation.observed, values, absent="skip")
     return probabilities, noisy, seen
+
+
+def _predict(
+    network: nn.Module, images: SceneDataset, rows: NDArray[np.int64], device: torch.device
+) -> NDArray[np.float32]:
+    """Probabilities for these rows, every rank making its share."""
+    mine = rows[ranks.rank() :: ranks.world()] if len(rows) >= ranks.world() else rows
+    values = predict(network, images, mine, device=device)
+    if len(mine) == len(rows):
+        return values
+    whole: NDArray[np.float32] = (
+        ranks.gather(torch.from_numpy(values).to(device), len(rows)).cpu().numpy()
+    )
+    return whole
+
+
+def _parameters(optimiser: torch.optim.Optimizer, *, clipped: bool = False) -> list[nn.Parameter]:
+    """Everything that is trained, or only what may be clipped."""
+    return [
+        parameter
+        for group in optimiser.param_groups
+        if group.get("clip", True) or not clipped
+        for parameter in group["params"]
+    ]
 
 
 def _broken(
@@ -286,8 +322,16 @@ def _broken(
 
 def make_fabric(settings: Settings) -> Fabric:
     """The engine under the loop; a device that is not there is the user's to know."""
+    # torchrun says how many processes there are, in all and here; started plainly there is one.
+    total, local = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    many: dict[str, Any] = {"strategy": "ddp", "num_nodes": total // local} if total > 1 else {}
     try:
-        fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=_precision(settings))
+        fabric = Fabric(
+            accelerator=settings.accelerator,
+            devices=local,
+            precision=_precision(settings),
+            **many,
+        )
         fabric.launch()
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -318,7 +362,9 @@ def _seeded(seed: int, epoch: int, device: torch.device) -> Iterator[None]:
     """Layers such as dropout draw from torch's global generator: fix it for this epoch only."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(derived_seed(seed, epoch, "layers"))
+        # Ranks drop different units: they see different images.
+        purpose = "layers" if ranks.rank() == 0 else f"layers of rank {ranks.rank()}"
+        torch.manual_seed(derived_seed(seed, epoch, purpose))
         yield
 
 

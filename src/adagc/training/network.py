@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adagc.data.base import SceneDataset
 from adagc.data.normalisation import far_from_unit, measure
 from adagc.errors import AdagcError, UsageError
-from adagc.models import Classifier, ModelSpec, build, pretrained_normalisation
+from adagc.models import Classifier, HeadSpec, ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
 
 log = logging.getLogger(__name__)
@@ -21,10 +21,14 @@ log = logging.getLogger(__name__)
 _PACKAGED = "tf_efficientnet_lite0"  # the backbone whose weights an installable package holds
 
 
-def make_network(
-    config: RunConfig, images: SceneDataset, classes: tuple[str, ...], train: NDArray[np.int64]
-) -> Classifier:
-    """The configured network with its normalisation."""
+def network_maker(
+    config: RunConfig,
+    images: SceneDataset,
+    classes: tuple[str, ...],
+    train: NDArray[np.int64],
+    head: HeadSpec,
+) -> Callable[[int], Classifier]:
+    """Seed to the configured network with its normalisation, which is measured once."""
     backbone, weights = config.backbone, config.weights
     spec = ModelSpec(
         backbone=backbone,
@@ -34,6 +38,7 @@ def make_network(
         hidden=config.hidden,
         dropout=config.dropout,
         weights=weights,
+        head=head,
     )
     given: tuple[Sequence[float], Sequence[float]] | None = None
     # A file's own statistics are unknown here: measure.
@@ -46,24 +51,25 @@ def make_network(
             " registry or the hub only: use --normalise measured"
         )
     if given is None:
-        given = measured_normalisation(images, train)
+        given = measured_normalisation(images, train, common=spec.is_plain)
     elif images.is_image:
         for warning in far_from_unit(images, train, *given):
             log.warning(warning)
-    return build(spec, seed=config.seed, weights=weights, mean=given[0], std=given[1])
+    mean, std = given
+    return lambda seed: build(spec, seed=seed, weights=weights, mean=mean, std=std)
 
 
 def measured_normalisation(
-    images: SceneDataset, rows: NDArray[np.int64]
+    images: SceneDataset, rows: NDArray[np.int64], *, common: bool
 ) -> tuple[list[float], list[float]]:
-    """Mean and deviation of every band; one of each for all features of an embedding.
+    """Mean and deviation of every band, or `common` ones for all features of another network.
 
     The relative scale of features carries meaning: on AID features the noisy validation mAP of
     AN and WAN is about a point higher with one common scale than with a scale for each feature.
     """
     statistics = measure(images, rows)
     mean, variance = statistics.mean, statistics.std**2
-    if not images.is_image:
+    if common:
         variance = np.full_like(variance, variance.mean() + mean.var())
         mean = np.full_like(mean, mean.mean())
     return mean.tolist(), np.sqrt(variance).tolist()

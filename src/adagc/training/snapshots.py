@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
+from adagc import ranks
 from adagc.atomic import write_bytes
 from adagc.errors import AdagcError
 from adagc.methods.base import Method
@@ -27,11 +28,14 @@ class Snapshots:
         method: Method,
         optimiser: torch.optim.Optimizer,
         averaged: AveragedNetwork | None,
+        *,
+        writes: bool = True,
     ) -> None:
         self.network = network
         self.method = method
         self.optimiser = optimiser
         self.averaged = averaged
+        self.writes = writes  # whether this is the rank that writes for all
         self.best_epoch: dict[str, int] = {}
         self.best_score: dict[str, float] = {}
         self.seconds = 0.0
@@ -53,6 +57,8 @@ class Snapshots:
 
     def save(self, folder: Path, epoch: int) -> None:
         """Write the end of an epoch."""
+        if not self.writes:
+            return
         checkpoint.save(
             folder / "last.ckpt",
             {
@@ -84,7 +90,9 @@ class Snapshots:
 
     def keep(self, folder: Path) -> None:
         """Snapshot for a later `restore`; on disk, so that it survives an interruption."""
-        checkpoint.save(folder / "keep.ckpt", self._core())
+        if self.writes:
+            checkpoint.save(folder / "keep.ckpt", self._core())
+        ranks.wait()
 
     def restore(self, folder: Path) -> None:
         """Go back to the snapshot."""
@@ -102,7 +110,8 @@ class Snapshots:
             value = scores.mean_average_precision
             if value > self.best_score.get(name, -math.inf):
                 self.best_score[name], self.best_epoch[name] = value, epoch
-                save_weights(folder, name, "best", networks[name])
+                if self.writes:
+                    save_weights(folder, name, "best", networks[name])
 
 
 def weights_path(folder: Path, name: str, which: str) -> Path:

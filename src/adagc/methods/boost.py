@@ -1,0 +1,62 @@
+"""BoostLU: large losses found with boosted class activation maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from adagc.methods.large_loss import LargeLossTemporary
+from adagc.models.spec import HeadSpec
+
+
+class BoostLU(LargeLossTemporary):
+    """Boost what the class activation maps find, then correct large losses in each step.
+
+    z = mean over positions of f(M),   f(m) = α m if m > 0 else m
+    M = the class activation maps: the last layer at every position of the feature map
+    L = LL-Ct on z: the k largest losses of the batch's unobserved entries become ℓ⁺
+    k = ⌈BC (t - 1) Δ⌉ in epoch t of T,   Δ = final / (T - 1)
+
+    Missing labels leave the maps right in place but too faint; the boost makes up for that. It is
+    part of the network, in training from the first step and at test time. α = 1 is plain LL-Ct.
+
+    Args:
+        boost: α, by which positive activations are multiplied.
+        final: Share of all entries (images x classes) that is corrected in the last epoch, however
+            many epochs there are. The share of labels that are missing, (labels per image - 1) /
+            classes, is a fair guess: about .10 on reBEN, .25 on AID.
+        delta: Per cent of all entries that every epoch corrects more, instead of `final`; 0.2 was
+            published, for ten epochs.
+        largest: Share of all entries that is never exceeded; no limit by default.
+    """
+
+    title: ClassVar[str] = "BoostLU + LL-Ct"
+    paper: ClassVar[str] = (
+        "Kim et al., Bridging the Gap between Model Explanations in Partially Annotated"
+        " Multi-label Classification, CVPR 2023"
+    )
+    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "boost": (2.0, 5.0, 10.0),
+        **LargeLossTemporary.grid,
+    }
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "boost": (1, math.inf),
+        **LargeLossTemporary.ranges,
+    }
+
+    def __init__(
+        self,
+        *,
+        boost: float = 5.0,
+        final: float = 0.1,
+        delta: float | None = None,
+        largest: float | None = None,
+    ) -> None:
+        super().__init__(final=final, delta=delta, largest=largest)
+        self.boost = boost
+
+    def head(self) -> HeadSpec:
+        """A last layer that boosts before it pools."""
+        return HeadSpec("class-map", boost=self.boost)

@@ -1,0 +1,109 @@
+"""ELR: hold on to what the network believed before it memorised wrong labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from adagc import losses
+from adagc.methods.base import Method, positives
+from adagc.methods.state import SampleTable
+from adagc.types import Batch, Losses, Progress, Task
+
+# log t and log(1 - t) must stay finite; a target this close to 0 or 1 is certain.
+_LEAST, _MOST = 1e-6, 1.0 - 1e-6
+
+
+class EarlyLearning(Method):
+    """Assume negative, and reward agreement with the network's own averaged predictions.
+
+    L = L_AN + λ R,   both reduced alike over all entries, observed positives included
+    t ← β t + (1 - β) p                            at every visit, before t is used
+    R = log(1 - p t)                               form "product"
+    R = log(1 - [p t + (1 - p)(1 - t)])            form "binary"
+
+    With t ≈ p an unobserved entry is driven to 1 if p exceeds 1 / (λ - 1) (product) or
+    λ / (2 (λ - 1)) (binary: never below one half, and not at all for λ ≤ 2), and to 0 below. Single
+    positives leave present classes near 1 / (labels per image), which only the product can lift.
+
+    The loss has no lower bound: a training loss far below 0 is healthy. A class seen to be absent
+    takes part in L_AN alone.
+
+    Args:
+        weight: λ; 0 is AN.
+        momentum: β per visit of an image.
+        form: What agreement is: both sure that the class is there ("product"), or both sure of the
+            same ("binary", the inner product of two-class probabilities).
+    """
+
+    title: ClassVar[str] = "ELR"
+    paper: ClassVar[str] = (
+        "Liu et al., Early-Learning Regularization Prevents Memorization of Noisy Labels, NeurIPS"
+        " 2020; for many labels as in Burgert et al., On the Effects of Different Types of Label"
+        " Noise in Multi-Label Remote Sensing Image Classification, TGRS 2022"
+    )
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "weight": (1.0, 3.0, 5.0, 7.0),
+        "momentum": (0.7, 0.9),
+    }
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "weight": (0, math.inf),
+        "momentum": (0, 1),
+    }
+
+    def __init__(
+        self,
+        *,
+        weight: float = 3.0,
+        momentum: float = 0.9,
+        form: Literal["product", "binary"] = "product",
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.momentum = momentum
+        self.form = form
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Open the memory with targets that push nowhere: 0 for the product, ½ for the binary."""
+        super().setup(network, task)
+        rows, columns = task.observed.shape
+        self.memory = SampleTable(rows, columns, start=0.0 if self.form == "product" else 0.5)
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Cross-entropy with y as if it were complete, and the regulariser."""
+        logits = network(batch.images)
+        p = losses.precise(logits.detach()).sigmoid()
+        t = self.memory.average(batch.index, p, self.momentum, first=False)
+        agreement = losses.gradient_calibration if self.form == "product" else binary_agreement
+        assume_negative = losses.reduce(
+            losses.binary_cross_entropy(logits, positives(batch.observed))
+        )
+        early_learning = losses.reduce(agreement(logits, t, batch.observed < 0))
+        total = assume_negative + self.weight * early_learning
+        return Losses(total, {"assume_negative": assume_negative, "early_learning": early_learning})
+
+    def estimates(self) -> Tensor:
+        """The averaged predictions t."""
+        return self.memory.values
+
+
+def binary_agreement(logits: Tensor, targets: Tensor, excluded: Tensor) -> Tensor:
+    """log(1 - [p t + (1 - p)(1 - t)]), 0 where excluded.
+
+    Written as logaddexp(log p + log(1 - t), log(1 - p) + log t), which is exact for any logit and
+    keeps the gradient with respect to z between -1 and 1.
+
+    Args:
+        logits: (B, C) z.
+        targets: (B, C) t in [0, 1]; no gradient flows into them.
+        excluded: (B, C) entries other than 0 are left out.
+    """
+    z = losses.precise(logits)
+    t = targets.detach().to(z.dtype).clamp(_LEAST, _MOST)
+    matrix = torch.logaddexp(logsigmoid(z) + torch.log1p(-t), logsigmoid(-z) + torch.log(t))
+    return torch.where(excluded == 0, matrix, torch.zeros_like(matrix))

@@ -1,0 +1,172 @@
+"""EM and EM+APL: what nobody looked at stays undecided until it is plainly negative."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from adagc import losses
+from adagc.methods.base import Method
+from adagc.types import Batch, Losses, Progress, Task
+
+ZHOU = (
+    "Zhou et al., Acknowledging the Unknown for Multi-Label Learning with Single Positive Labels,"
+    " ECCV 2022"
+)
+
+
+class EntropyMaximisation(Method):
+    """Keep unobserved labels undecided instead of calling them negative.
+
+    Observed:    ℓ⁺ = -log p
+    Unobserved:  -α H(p),    H(p) = -p log p - (1 - p) log(1 - p)
+
+    The pull on an unobserved logit is α p (1 - p) z: none at p = .5, back towards it elsewhere.
+    The loss may be negative, but never below -α log 2. Entries seen to be absent have
+    ℓ⁻ = -log(1 - p).
+
+    Args:
+        weight: α, how strongly unobserved entries are held at .5.
+    """
+
+    title: ClassVar[str] = "EM"
+    paper: ClassVar[str] = ZHOU
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (0.01, 0.1, 0.2)}
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"weight": (0, math.inf)}
+
+    def __init__(self, *, weight: float = 0.1) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Cross-entropy on what was observed, -α H on the rest."""
+        logits = network(batch.images)
+        observed = known_entries(logits, batch.observed)
+        entropy = losses.reduce(torch.where(batch.observed == 0, losses.entropy(logits), 0.0))
+        total = observed - self.weight * entropy
+        return Losses(total, {"observed": observed, "entropy": entropy})
+
+
+class AsymmetricPseudoLabels(Method):
+    """EM, then call the least likely unobserved labels negative, softly and for good.
+
+    Observed:       ℓ⁺ = -log p
+    Unknown:        -α H(p)
+    Soft negative:  β [ p̂ ℓ⁺ + (1 - p̂) ℓ⁻ ]
+
+    After each epoch from e_w on (but the last, T), the ⌊ρ U_c / (T - e_w)⌋ unknown entries of
+    class c with the lowest p become soft negatives with p̂ = p of that moment; U_c counts the
+    unknown entries at the start. Nothing ever becomes a positive: that is the asymmetry. Entries
+    seen to be absent have ℓ⁻ = -log(1 - p).
+
+    Args:
+        weight: α, how strongly unknown entries are held at .5.
+        pseudo_weight: β, the weight of a soft negative.
+        share: ρ, how many of a class's unknown entries have become soft negatives in the end.
+        warm_up: Share of the epochs before the first soft negatives; e_w is that many epochs.
+    """
+
+    title: ClassVar[str] = "EM+APL"
+    paper: ClassVar[str] = ZHOU
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "weight": (0.01, 0.1, 0.2),
+        "pseudo_weight": (0.02, 0.2, 0.4, 0.9),
+    }
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "weight": (0, math.inf),
+        "pseudo_weight": (0, math.inf),
+        "share": (0, 1),
+        "warm_up": (0, 1),
+    }
+    cost: ClassVar[float] = 7 / 6  # a forward pass (1/3 of a step) in half of the epochs
+
+    unknown: Tensor  # (N, C) bool: unobserved and not a soft negative yet
+    table: Tensor  # (N, C) float32: p̂, fixed once an entry is no longer unknown
+    unknown_at_start: Tensor  # (C,) int64: U_c
+
+    def __init__(
+        self,
+        *,
+        weight: float = 0.1,
+        pseudo_weight: float = 0.2,
+        share: float = 0.9,
+        warm_up: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.weight = weight
+        self.pseudo_weight = pseudo_weight
+        self.share = share
+        self.warm_up = warm_up
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Open the table: what was observed is certain, the rest is undecided."""
+        super().setup(network, task)
+        unknown = task.observed == 0
+        self.register_buffer("unknown", unknown)
+        self.register_buffer("table", 0.5 + 0.5 * task.observed.to(torch.float32))
+        self.register_buffer("unknown_at_start", unknown.sum(dim=0))
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """EM, and cross-entropy against p̂ on soft negatives."""
+        logits = network(batch.images)
+        unknown = self.unknown[batch.index]
+        labelled = (batch.observed == 0) & ~unknown
+        observed = known_entries(logits, batch.observed)
+        entropy = losses.reduce(torch.where(unknown, losses.entropy(logits), 0.0))
+        matrix = losses.binary_cross_entropy(logits, self.table[batch.index])
+        pseudo = losses.reduce(torch.where(labelled, matrix, 0.0))
+        total = observed - self.weight * entropy + self.pseudo_weight * pseudo
+        return Losses(total, {"observed": observed, "entropy": entropy, "soft_negative": pseudo})
+
+    def reviews(self, progress: Progress) -> bool:
+        """From e_w on; after the last epoch nobody would learn from it."""
+        return self._warm_up_epochs(progress) <= progress.epoch < progress.epochs
+
+    @torch.no_grad()
+    def review(self, probabilities: Tensor, progress: Progress) -> None:
+        """Make the least likely unknown entries of every class soft negatives."""
+        rounds = max(progress.epochs - self._warm_up_epochs(progress), 1)
+        # float64 on the CPU, since not every device has it: the product must round as ρ U / n does.
+        count = (self.share * self.unknown_at_start.cpu().double() / rounds).floor().long()
+        self.table.copy_(torch.where(self.unknown, probabilities, self.table))
+        chosen = lowest(probabilities, self.unknown, count.to(self.unknown.device))
+        self.unknown &= ~chosen
+
+    def _warm_up_epochs(self, progress: Progress) -> int:
+        return max(1, int(self.warm_up * progress.epochs))
+
+    def _soft_negatives(self) -> int:
+        return int(self.unknown_at_start.sum() - self.unknown.sum())
+
+    def estimates(self) -> Tensor | None:
+        """The table: p̂ of soft negatives, and p of the last review where still unknown."""
+        return self.table.clone() if self._soft_negatives() else None
+
+    def status(self) -> dict[str, Any]:
+        """How many labels were added."""
+        return {"soft_negatives": self._soft_negatives()}
+
+
+def known_entries(logits: Tensor, observed: Tensor) -> Tensor:
+    """Reduced cross-entropy of what was seen to be there or not; other entries count 0."""
+    matrix = torch.where(observed > 0, losses.positive(logits), losses.negative(logits))
+    return losses.reduce(torch.where(observed != 0, matrix, 0.0))
+
+
+def lowest(values: Tensor, eligible: Tensor, count: Tensor) -> Tensor:
+    """(N, C) mask of the `count[c]` eligible entries of column c with the lowest values.
+
+    Of equal values the earlier row is taken.
+
+    >>> values = torch.tensor([[0.1], [0.3], [0.2]])
+    >>> lowest(values, torch.tensor([[False], [True], [True]]), torch.tensor([1])).T
+    tensor([[False, False,  True]])
+    """
+    order = values.masked_fill(~eligible, math.inf).argsort(dim=0, stable=True)
+    rows = torch.arange(len(values), device=values.device).unsqueeze(1).expand_as(order)
+    rank = torch.empty_like(order).scatter_(0, order, rows)
+    return (rank < count) & eligible

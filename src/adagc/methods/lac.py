@@ -1,0 +1,254 @@
+"""LAC: pseudo-labels that hold in two views, and label-wise embeddings that meet their like.
+
+Symbols: weak view x and strong view x', label-wise embeddings h and h' (B, C, width), logits z and
+z', targets Y and their mask M, projections e, temperature T, memory of Q pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adagc import losses
+from adagc.data.views import strong_view
+from adagc.methods.base import Method, positives
+from adagc.models.label_wise import LabelWiseHead
+from adagc.models.spec import HeadSpec
+from adagc.ranks import spread
+from adagc.types import Batch, Losses, Progress, Task
+
+
+class LAC(Method):
+    """Label-aware global consistency.
+
+    Stage 1:        L = L_AN(z) + λ_p L_PLC
+    Stage 2:        L = L_AN(z) + λ_p L_PLC + λ_c L_LAC
+    Pseudo-labels:  Y = I(p ≥ τ) where nobody looked, y elsewhere;   no gradient into p
+                    M = I(p ≥ τ or p < 1 - τ) where nobody looked, 1 elsewhere
+    Consistency:    L_PLC = Σ M BCE(z', Y) / Σ M
+    Contrast:       L_LAC = SupCon(e) over a memory of pairs (e, e') of the entries with Y = 1,
+                    e = projector(h) / ‖projector(h)‖, alike if they belong to the same class
+
+    The strong view is made inside the loss from the batch's images, so both views share their
+    turns and flips. Memory is a ring: each step writes at most a quarter of it, chosen at random
+    among the step's positives; gradients flow through these entries, older ones are constants.
+    There is no second network.
+
+    Args:
+        first_threshold: τ of stage 1; an unobserved class becomes a target above it, and a
+            certain negative below 1 - τ.
+        threshold: τ of stage 2.
+        consistency: λ_p, the weight of agreeing with the pseudo-labels in the strong view.
+        contrast: λ_c, the weight of the contrastive loss.
+        temperature: T of the contrastive loss.
+        memory: Q, pairs of embeddings to compare with; by default four batches, at least 512 and
+            at most 2048. The loss compares all with all, (2 Q)² numbers.
+        first_stage: Share of the epochs before the contrastive loss joins in.
+        width: Of the label-wise embeddings.
+        projection: Length of a projected embedding.
+    """
+
+    title: ClassVar[str] = "LAC"
+    paper: ClassVar[str] = (
+        "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive"
+        " Labels, NeurIPS 2022"
+    )
+    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "threshold": (0.6, 0.8, 0.9),
+        "contrast": (0.1, 1.0),
+    }
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "first_threshold": (0.5, 1),
+        "threshold": (0.5, 1),
+        "consistency": (0, math.inf),
+        "contrast": (0, math.inf),
+        "temperature": (0.01, math.inf),
+        "memory": (4, 8192),
+        "first_stage": (0, 1),
+        "width": (1, math.inf),
+        "projection": (1, math.inf),
+    }
+    cost: ClassVar[float] = 2.0
+
+    def __init__(
+        self,
+        *,
+        first_threshold: float = 0.6,
+        threshold: float = 0.9,
+        consistency: float = 1.0,
+        contrast: float = 1.0,
+        temperature: float = 0.5,
+        memory: int | None = None,
+        first_stage: float = 2 / 7,
+        width: int = 256,
+        projection: int = 128,
+    ) -> None:
+        super().__init__()
+        self.first_threshold = first_threshold
+        self.threshold = threshold
+        self.consistency = consistency
+        self.contrast = contrast
+        self.temperature = temperature
+        self.memory = memory
+        self.first_stage = first_stage
+        self.width = width
+        self.projection = projection
+
+    def head(self) -> HeadSpec:
+        """One embedding per class."""
+        return HeadSpec("label-wise", width=self.width)
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Build the projector and an empty memory."""
+        super().setup(network, task)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(task.seed)
+            self.projector = nn.Sequential(
+                nn.Linear(self.width, self.width),
+                nn.ReLU(),
+                nn.Linear(self.width, self.projection),
+            )
+        size = self.memory
+        if size is None:
+            batch = math.ceil(len(task.observed) / task.steps_per_epoch)
+            size = min(max(512, 4 * batch), 2048)
+        self.pairs = PairMemory(size, self.projection)
+
+    def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
+        """The network and the projector."""
+        own = {"params": list(self.projector.parameters()), "lr": lr}
+        return [*super().parameter_groups(network, lr), own]
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Two views through the network, compared entry by entry and through the memory."""
+        head = cast(LabelWiseHead, network.head)
+        images = strong_view(batch.images, _scale(network, batch.images), batch.generator)
+        embed = cast(Callable[[Tensor], Tensor], network.label_embeddings)
+        # The weak view last: running statistics then lean towards what is predicted later.
+        strong, weak = spread(embed, images), spread(embed, batch.images)
+        weak_logits = head.logits(weak)
+        second = progress.epoch > round(self.first_stage * progress.epochs)
+        tau = self.threshold if second else self.first_threshold
+        targets, sure = pseudo_labels(weak_logits, batch.observed, tau)
+
+        y = positives(batch.observed)
+        assume_negative = losses.reduce(losses.binary_cross_entropy(weak_logits, y))
+        gaps = losses.binary_cross_entropy(head.logits(strong), targets)
+        consistency = (sure * gaps).sum() / sure.sum().clamp(min=1)
+        total = assume_negative + self.consistency * consistency
+        parts = {"assume_negative": assume_negative, "consistency": consistency}
+        if second:
+            contrast = self._contrast(weak, strong, targets, batch.generator)
+            total = total + self.contrast * contrast
+            parts["contrast"] = contrast
+        return Losses(total, parts)
+
+    def _contrast(
+        self, weak: Tensor, strong: Tensor, targets: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """L_LAC, with the pairs of this step's positives written to the memory."""
+        image, label = targets.nonzero(as_tuple=True)
+        most = self.pairs.size // 4
+        if len(image) > most:
+            chosen = torch.randperm(len(image), generator=generator)[:most].to(image.device)
+            image, label = image[chosen], label[chosen]
+        found = torch.stack([weak[image, label], strong[image, label]], dim=1)
+        with torch.autocast(found.device.type, enabled=False):
+            fresh = functional.normalize(self.projector(losses.precise(found)), dim=-1)
+            vectors, labels = self.pairs.write(fresh, label)
+            # Both views of a pair side by side: (2 entries, dim) and their labels.
+            return supervised_contrast(
+                vectors.flatten(0, 1), labels.repeat_interleave(2), self.temperature
+            )
+
+    def status(self) -> dict[str, Any]:
+        """How full the memory is; it stays empty in stage 1."""
+        return {"pairs_in_memory": int(self.pairs.valid.sum())}
+
+
+class PairMemory(nn.Module):
+    """The last Q pairs of projected embeddings and their classes, first in, first out.
+
+    Args:
+        size: Q.
+        dim: Length of a vector.
+    """
+
+    vectors: Tensor  # (Q, 2, dim) float32, weak and strong view
+    labels: Tensor  # (Q,) int64
+    valid: Tensor  # (Q,) bool: ever written
+    next: Tensor  # () int64: where the next pair goes
+
+    def __init__(self, size: int, dim: int) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("vectors", torch.zeros(size, 2, dim))
+        self.register_buffer("labels", torch.zeros(size, dtype=torch.int64))
+        self.register_buffer("valid", torch.zeros(size, dtype=torch.bool))
+        self.register_buffer("next", torch.zeros((), dtype=torch.int64))
+
+    def write(self, fresh: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Put pairs (n ≤ Q, 2, dim) in place of the oldest ones and return all there are.
+
+        Only the fresh ones among the returned vectors carry a gradient.
+        """
+        slots = (self.next + torch.arange(len(labels), device=labels.device)) % self.size
+        vectors = self.vectors.index_copy(0, slots, fresh.to(self.vectors.dtype))
+        self.vectors.copy_(vectors.detach())
+        self.labels[slots] = labels
+        self.valid[slots] = True
+        self.next.copy_((self.next + len(labels)) % self.size)
+        return vectors[self.valid], self.labels[self.valid]
+
+
+def pseudo_labels(logits: Tensor, observed: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """(B, C) hard targets Y and the mask M of those to trust, without gradient.
+
+    What somebody saw, present or absent, is trusted as it is, whatever the network says.
+
+    >>> pseudo_labels(torch.tensor([[3.0, 0.0, -3.0, 9.0]]), torch.tensor([[0, 0, 0, -1]]), 0.9)
+    (tensor([[1., 0., 0., 0.]]), tensor([[1., 0., 1., 1.]]))
+    """
+    p = losses.precise(logits.detach()).sigmoid()
+    unobserved = observed == 0
+    targets = torch.where(unobserved, p >= threshold, observed > 0)
+    sure = ~unobserved | (p >= threshold) | (p < 1 - threshold)
+    return targets.to(p.dtype), sure.to(p.dtype)
+
+
+def supervised_contrast(vectors: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Mean over anchors a of -(1/|A|) Σ_{b in A} log( exp(s_ab) / Σ_{d ≠ a} exp(s_ad) ).
+
+    s_ab = e_a · e_b / T, and A are the other vectors of a's class. An anchor without any counts
+    as 0.
+
+    Args:
+        vectors: (M, dim) e, of length 1.
+        labels: (M,) their classes.
+        temperature: T.
+    """
+    if len(labels) < 2:
+        return 0.0 * vectors.sum()
+    alike = functional.one_hot(labels).to(vectors.dtype)  # (M, classes)
+    others = alike.sum(dim=0)[labels] - 1
+    # Σ_{b in A} s_ab = e_a · (sum of a's class - e_a) / T: no second matrix of all pairs.
+    sums = (alike.T @ vectors)[labels] - vectors
+    attraction = (vectors * sums).sum(dim=1) / temperature / others.clamp(min=1)
+    similarity = (vectors / temperature) @ vectors.T
+    similarity.fill_diagonal_(-math.inf)
+    repulsion = similarity.logsumexp(dim=1)
+    return torch.where(others > 0, repulsion - attraction, 0.0).sum() / len(labels)
+
+
+def _scale(network: nn.Module, images: Tensor) -> Tensor:
+    """(bands,) standard deviation of the raw values, as the network knows it."""
+    normalise = getattr(network, "normalise", None)
+    if normalise is None:
+        return torch.ones(images.shape[1], device=images.device)
+    return cast(Tensor, normalise.std)

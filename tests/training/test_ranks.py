@@ -1,0 +1,156 @@
+"""Two processes must be one: real gloo ranks against a single process on the same batches."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adagc import ranks
+from adagc.methods import registry
+from adagc.training import checkpoint
+from adagc.training.config import RunConfig
+from adagc.training.experiment import train
+from conftest import SPAWN, make_collection, make_labels, make_text
+
+METHODS = [*registry()]
+
+
+def config(labels: str, text: str) -> RunConfig:
+    """Images through plain layers: nothing random and no statistics of a share in the network."""
+    return RunConfig(
+        labels=labels, text=text, epochs=3, batch_size=8, learning_rate=0.003, backbone="mlp",
+        hidden=8, weights="none", accelerator="cpu", oracle=True, average=0.9, clip=1.0,
+    )  # fmt: skip
+
+
+def run_all(labels: str, out: str) -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    collection = make_collection("images")
+    text = str(Path(labels).parent / "names.csv")
+    for title, method in registry().items():
+        folder = Path(out) / f"{METHODS.index(title)}"
+        train(config(labels, text), method(), folder, collection=collection)
+
+
+def one_of_two(rank: int, port: int, labels: str, out: str) -> None:
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
+        "GROUP_RANK": "0",
+    }  # fmt: skip
+    run_all(labels, out)
+
+
+def in_two(target, *arguments) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    both = [SPAWN.Process(target=target, args=(rank, port, *arguments)) for rank in (0, 1)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(300)
+        assert process.exitcode == 0
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, Path]:
+    """Every method, trained by one process and by two."""
+    folder = tmp_path_factory.mktemp("ranks")
+    labels = str(make_labels(make_collection("images"), folder / "labels.csv"))
+    make_text(folder / "names.csv")
+    run_all(labels, str(folder / "one"))
+    in_two(one_of_two, labels, str(folder / "two"))
+    return folder / "one", folder / "two"
+
+
+@pytest.mark.parametrize("title", METHODS)
+def test_two_ranks_train_what_one_process_trains(title, trained):
+    one, two = (
+        checkpoint.load(folder / str(METHODS.index(title)) / "last.ckpt") for folder in trained
+    )
+    assert compare(one["network"], two["network"])
+    assert compare(one["method"], two["method"]) or not any(
+        isinstance(value, Tensor) for value in one["method"].values()
+    )
+    assert compare(one["averaged"], two["averaged"])
+
+
+def compare(one: dict, two: dict) -> int:
+    """How many tensors are the same but for rounding; labels and counts to the bit."""
+    assert one.keys() == two.keys()
+    count = 0
+    for name, value in one.items():
+        if isinstance(value, Tensor):
+            count += 1
+            if value.is_floating_point():
+                torch.testing.assert_close(value, two[name], rtol=1e-3, atol=3e-4, msg=name)
+            else:
+                assert torch.equal(value, two[name]), name
+    return count
+
+
+def test_the_first_rank_alone_writes_a_whole_run(trained):
+    names = [
+        sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "events" not in str(p))
+        for folder in trained
+    ]  # fmt: skip
+    assert names[0] == names[1]
+    for title in METHODS:
+        lines = (trained[1] / str(METHODS.index(title)) / "history.jsonl").read_text().splitlines()
+        assert len(lines) == 3
+
+
+def _spread(rank: int, port: int, out: str) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+    )
+    torch.save(_all_of_it(), f"{out}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def _all_of_it() -> list[Tensor]:
+    """A loss between rows of five, of a network run through `spread` and of a layer beside it."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(5, 3, generator=generator)
+    inner, outer = (torch.randn(3, 3, generator=generator, requires_grad=True) for _ in range(2))
+    first, second = ranks.spread(lambda x: (x @ inner, (x @ inner).tanh()), rows)
+    loss = (first @ outer @ second.T).logsumexp(dim=1).pow(2).sum()
+    loss.backward()
+    own = [nn.Parameter(inner.detach()), nn.Parameter(outer.detach())]
+    for parameter, tensor in zip(own, (inner, outer), strict=True):
+        parameter.grad = tensor.grad
+    ranks.mean_gradients(own)
+    alone = ranks.spread(lambda x: 2 * x, rows[:1])  # fewer rows than ranks
+    share = rows[ranks.rank() :: ranks.world()]
+    return [loss.detach(), first.detach(), second.detach(), alone,
+            ranks.gather(share, 5), own[0].grad, own[1].grad]  # fmt: skip
+
+
+def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
+    in_two(_spread, str(tmp_path))
+    wanted = _all_of_it()
+    for rank in (0, 1):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for mine, theirs in zip(found, wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_wrapped_network_is_the_network_in_all_but_its_calls():
+    network = nn.Sequential(nn.Linear(2, 3))
+    network.title = "inner"
+    wrapped = ranks.Spread(network)
+    assert wrapped.title == "inner"
+    assert torch.equal(wrapped(torch.ones(2, 2)), network(torch.ones(2, 2)))
+    wrapped.eval()
+    assert not network.training
+    with pytest.raises(AttributeError):
+        wrapped.nothing  # noqa: B018
