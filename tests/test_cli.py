@@ -16,9 +16,14 @@ from PIL import Image
 
 from adagc.cli import COMMANDS, main
 from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
+from adagc.methods import Method, find, registry
+from adagc.training.command import split_options, train_parser
+from adagc.training.config import RunConfig
+from adagc.training.experiment import options_of
 from conftest import CLASSES, make_collection, make_labels
 
 CONFIGS = Path(__file__).parents[1] / "configs"
+SHIPPED = sorted(path for path in CONFIGS.rglob("*.yaml") if path.stem != "scenario")
 
 
 def run(capsys, *words: str | Path) -> tuple[int, str, str]:
@@ -262,18 +267,52 @@ def test_debug_shows_the_traceback(tmp_path):
     assert main(["evaluate", str(tmp_path)]) == 1
 
 
-@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.parent.name)
-def test_shipped_configs_are_understood(config, monkeypatch):
-    from adagc.training.command import split_options, train_parser
-
-    monkeypatch.setenv("ADAGC_DATA", "somewhere")
+def configured(config: Path) -> tuple[RunConfig, Method]:
     parser, method, words = train_parser(["--config", str(config), "--out", "x"])
-    settings, built = split_options(parser.parse_args(words), method)
+    return split_options(parser.parse_args(words), method)
+
+
+@pytest.mark.parametrize("config", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_shipped_configs_are_understood_and_say_only_what_differs(config, monkeypatch):
+    monkeypatch.setenv("ADAGC_DATA", "somewhere")
+    settings, built = configured(config)
     asked = yaml.safe_load(os.path.expandvars(config.read_text()))
     options = asked.pop("method", {"title": "AdaGC"})
+    options = {"title": options} if isinstance(options, str) else options
     assert built.title == options.pop("title")
-    assert all(getattr(built, name) == value for name, value in options.items())
-    assert all(getattr(settings, name) == value for name, value in asked.items())
+    plain = type(built)()
+    for name, value in options.items():
+        assert getattr(built, name) == value
+        assert getattr(plain, name) != value, f"{name} is the default"
+    if "base" in asked:
+        asked |= yaml.safe_load(os.path.expandvars((config.parent / asked.pop("base")).read_text()))
+    for name, value in asked.items():
+        assert getattr(settings, name) == value
+
+
+@pytest.mark.parametrize("scenario", sorted(CONFIGS.glob("*/scenario.yaml")), ids=str)
+def test_a_scenario_has_a_config_for_every_method(scenario, monkeypatch):
+    monkeypatch.setenv("ADAGC_DATA", "somewhere")
+    settings = yaml.safe_load(os.path.expandvars(scenario.read_text()))
+    assert all(getattr(RunConfig(), name) != value for name, value in settings.items())
+    found = [configured(file) for file in scenario.parent.glob("*.yaml") if file != scenario]
+    assert sorted(method.title for _, method in found) == sorted(registry())
+    assert len({str(settings) for settings, _ in found}) == 1
+
+
+def test_a_config_may_stand_on_another_but_not_on_itself(tmp_path, capsys):
+    (tmp_path / "scenario.yaml").write_text("epochs: 7\nseed: 3\n")
+    (tmp_path / "one.yaml").write_text("base: scenario.yaml\nseed: 4\nmethod: WAN\n")
+    settings, method = configured(tmp_path / "one.yaml")
+    assert (settings.epochs, settings.seed, method.title) == (7, 4, "WAN")
+    (tmp_path / "scenario.yaml").write_text("base: one.yaml\n")
+    code, _, err = run(capsys, "train", "--config", tmp_path / "one.yaml", "--out", tmp_path / "r")
+    assert code == 2
+    assert "leads back to it" in err
+    (tmp_path / "one.yaml").write_text("base: nowhere.yaml\n")
+    code, _, err = run(capsys, "train", "--config", tmp_path / "one.yaml", "--out", tmp_path / "r")
+    assert code == 2
+    assert "nowhere.yaml" in err
 
 
 def test_a_folder_of_a_users_images(capsys, tmp_path):
@@ -329,13 +368,12 @@ def test_a_config_is_checked_like_the_command_line(capsys, arrays, tmp_path, tex
 
 
 def test_the_demo_config_is_the_demo():
-    from adagc import demo
+    from adagc.demo import METHODS, SETTINGS
 
-    config = yaml.safe_load((CONFIGS / "demo" / "adagc.yaml").read_text())
-    options = config.pop("method")
-    assert options.pop("title") == "AdaGC"
-    assert config == demo.SETTINGS
-    assert options == demo.METHODS["AdaGC"]
+    for title, options in METHODS.items():
+        settings, method = configured(CONFIGS / "demo" / f"{title.split()[0].lower()}.yaml")
+        assert settings == RunConfig(**SETTINGS)
+        assert options_of(method) == options_of(find(title)(**options))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The command line of `adagc train`: the settings of a run and the options of the chosen method.
 
-A YAML file given with --config holds the same names; the command line wins over it. The resolved
-config.yaml of a run is such a file.
+A YAML file given with --config holds the same names, and may name a file it is based on; the
+command line wins over it. The resolved config.yaml of a run is such a file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from adagc.methods.base import Method
 from adagc.training.config import RunConfig
 
 DEFAULT = "AdaGC"
+_DEEPEST = 8  # files that may stand on one another
 
 
 def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[str]]:
@@ -86,8 +87,11 @@ def _take(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
     return rest, values
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A YAML file of settings; variables such as ${ADAGC_DATA} are filled in."""
+def _read(path: Path, depth: int = 0) -> dict[str, Any]:
+    """A YAML file of settings; variables such as ${ADAGC_DATA} are filled in.
+
+    `base: FILE` takes over the settings of another file beside it, which this one overrules.
+    """
     try:
         loaded = yaml.safe_load(os.path.expandvars(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -96,7 +100,12 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())})") from None
     if not isinstance(loaded, dict):
         raise UsageError(f"{path} must hold settings, one `name: value` per line")
-    return loaded
+    base = loaded.pop("base", None)
+    if base is None:
+        return loaded
+    if depth > _DEEPEST:
+        raise UsageError(f"{path} stands on itself: its base leads back to it")
+    return {**_read(path.parent / str(base), depth + 1), **loaded}
 
 
 def _as_words(parser: ArgumentParser, settings: Mapping[str, Any]) -> list[str]:

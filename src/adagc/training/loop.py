@@ -136,6 +136,8 @@ def fit(
         method.parameter_groups(network, settings.learning_rate),
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
+        # One pass over the weights instead of seven.
+        fused=fabric.device.type in ("cpu", "cuda"),
     )
     base_rates = [group["lr"] for group in plain.param_groups]
     optimiser = cast(torch.optim.Adam, fabric.setup_optimizers(plain))
