@@ -60,7 +60,7 @@ def root() -> Path:
 
 
 def options(kind: str, title: str) -> dict[str, Any]:
-    """What configs/aid-random says of a method; AdaGC waits four of the short epochs on features."""
+    """What configs/aid-random says of a method; on features AdaGC waits four short epochs."""
     for path in CONFIGS.glob("*.yaml"):
         told = yaml.safe_load(path.read_text(encoding="utf-8")).get("method")
         if isinstance(told, dict) and told["title"] == title:
