@@ -382,9 +382,8 @@ def test_what_is_missing_is_one_line_with_a_remedy():
     with pytest.raises(AdagcError, match=r"second network.*Task\.fresh") as caught:
         RCML().setup(f, make_task(OBSERVED))
     assert "\n" not in str(caught.value)
-    plain = FixedLogits(torch.zeros(6, 4))
     with pytest.raises(AdagcError, match=r"early features.*Classifier") as caught:
-        ready(plain, g)
+        ready(nn.Linear(4, 4), g)
     assert "\n" not in str(caught.value)
 
 
