@@ -16,8 +16,9 @@ ROOT = Path(adagc.__path__[0])
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
     ("types", "errors", "_version", "atomic", "ranks"),
-    ("metrics", "losses", "labels", "data", "text"),
+    ("metrics", "losses", "labels", "data"),
     ("models",),
+    ("text",),
     ("methods",),
     ("training",),
     ("report",),

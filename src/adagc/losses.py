@@ -53,9 +53,9 @@ def entropy(logits: Tensor) -> Tensor:
     >>> entropy(torch.zeros(1, 1))
     tensor([[0.6931]])
     """
-    z = precise(logits)
-    # softplus(z) - z p is the same sum with the two logarithms taken from the logit.
-    return softplus(z) - z * z.sigmoid()
+    # The same on both sides of 0, and with |z| nothing cancels.
+    z = precise(logits).abs()
+    return softplus(-z) + z * (-z).sigmoid()
 
 
 def gradient_calibration(logits: Tensor, pseudo_labels: Tensor, observed: Tensor) -> Tensor:

@@ -85,6 +85,7 @@ class AdaGC(Method):
         "trigger_epoch": (1, math.inf),
         "ramp_epochs": (0, math.inf),
     }
+    keeps: ClassVar[str] = "a teacher network, predictions per image"
     cost: ClassVar[float] = 5 / 3
 
     def __init__(

@@ -32,7 +32,8 @@ class Method(nn.Module, ABC):
     needs: ClassVar[frozenset[str]] = frozenset()
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # of options, inclusive
-    cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN
+    keeps: ClassVar[str] = ""  # what it remembers from step to step besides the network, in words
+    cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN, in its dearest stage
 
     def check(self, task: Task) -> None:
         """Refuse senseless options and a task that lacks what this method needs.

@@ -54,18 +54,22 @@ def render(name: str | None = None) -> RenderableType:
     """For the terminal."""
     if name is None:
         table = Table(header_style="bold")
-        for heading in ("method", "in one line", "needs besides one label per image", "cost"):
+        for heading in ("method", "in one line", "needs besides one label", "keeps", "cost"):
             table.add_column(heading, justify="right" if heading == "cost" else "left")
         for title, method in registry().items():
             table.add_row(
                 Text(title),
                 Text(_first_line(method)),
                 Text(", ".join(NEEDS[need] for need in sorted(method.needs)) or "–"),
+                Text(method.keeps or "–"),
                 f"{method.cost:.2f}",
             )
         return Group(
             table,
-            Text("Cost: arithmetic of a step relative to AN. adagc methods NAME explains one."),
+            Text(
+                "Keeps: state from step to step besides the network. Cost: arithmetic of a step"
+                " relative to AN.\nadagc methods NAME explains one."
+            ),
         )
     one = describe(name)
     table = Table(header_style="bold", title="options", title_justify="left")
@@ -78,6 +82,7 @@ def render(name: str | None = None) -> RenderableType:
     head = Text.assemble(
         (one["title"], "bold"), "\n", one["paper"], "\n\n", one["description"], "\n\n",
         ("needs: ", "bold"), needs,
+        ("\nkeeps: ", "bold"), one["keeps"] or "nothing from step to step",
         ("\ncost of a step: ", "bold"), f"{one['cost']:.2f} times AN\n",
     )  # fmt: skip
     return Group(head, table) if one["options"] else head
@@ -88,6 +93,7 @@ def _summary(method: type[Method]) -> dict[str, Any]:
         "summary": _first_line(method),
         "paper": method.paper,
         "needs": sorted(method.needs),
+        "keeps": method.keeps,
         "cost": round(method.cost, 3),
     }
 

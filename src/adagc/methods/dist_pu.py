@@ -72,6 +72,7 @@ class DistPU(Method):
         "mixup": (0.1, math.inf),
         "mean_momentum": (0, 0.9999),
     }
+    keeps: ClassVar[str] = "pseudo-labels per image"
     cost: ClassVar[float] = 2.0  # a clean and a mixed pass once warm-up is over
 
     observed: Tensor  # (N, C) int8

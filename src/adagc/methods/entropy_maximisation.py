@@ -72,6 +72,7 @@ class AsymmetricPseudoLabels(Method):
 
     title: ClassVar[str] = "EM+APL"
     paper: ClassVar[str] = ZHOU
+    keeps: ClassVar[str] = "soft negatives per image"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "weight": (0.01, 0.1, 0.2),
         "pseudo_weight": (0.02, 0.2, 0.4, 0.9),

@@ -60,6 +60,7 @@ class RCML(Method):
         "diversity": (0, math.inf),
         "sigma": (1e-12, math.inf),
     }
+    keeps: ClassVar[str] = "a second network"
     cost: ClassVar[float] = 2.0
 
     def __init__(

@@ -42,6 +42,7 @@ class Role(Method):
 
     title: ClassVar[str] = "ROLE"
     paper: ClassVar[str] = COLE
+    keeps: ClassVar[str] = "estimated labels per image, trained"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "expected": (1.0, 1.5, 2.0, 3.0, 5.0),
         "rate": (10.0, 30.0, 100.0),

@@ -129,7 +129,8 @@ class Mixup:
         # torch's Beta takes no generator: two gammas make it, drawn on the CPU for repeatability.
         shape = torch.full((2, count), alpha, dtype=torch.float64)
         gamma = torch._standard_gamma(shape, generator=generator)
-        share = (gamma[0] / gamma.sum(dim=0)).to(torch.float32).expand(size)
+        # For a tiny α both may be too small to be told from 0: then one of the two images is all.
+        share = (gamma[0] / gamma.sum(dim=0)).nan_to_num(1.0).to(torch.float32).expand(size)
         return cls(partner.to(device), share.to(device))
 
     def __call__(self, values: Tensor) -> Tensor:
