@@ -166,6 +166,7 @@ def train(argv: list[str]) -> None:
 
     parser, method_class, argv = train_parser(argv)
     options = _parse(parser, argv)
+    from adagc import ranks
     from adagc.training.command import split_options
     from adagc.training.experiment import train as run_training
 
@@ -180,6 +181,8 @@ def train(argv: list[str]) -> None:
             on_step=bar.step,
             on_epoch=bar.epoch,
         )
+    if ranks.rank() != 0:  # the first of several processes reports for all
+        return
     if options.report:
         from adagc.report import write_report
 

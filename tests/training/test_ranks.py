@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -106,6 +109,24 @@ def test_the_first_rank_alone_writes_a_whole_run(trained):
     for title in METHODS:
         lines = (trained[1] / str(METHODS.index(title)) / "history.jsonl").read_text().splitlines()
         assert len(lines) == 3
+
+
+def test_the_command_under_torchrun(tmp_path):
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python",
+        "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0",
+        sys.executable, "-m", "adagc", "train", "--data", "synthetic", "--scenes", "24",
+        "--size", "16", "--scheme", "random", "--backbone", "mlp", "--weights", "none",
+        "--accelerator", "cpu", "--absent", "skip", "--epochs", "2", "--method", "AN",
+        "--out", str(tmp_path / "run"), "--json",
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["scores"]["method"] == "AN"  # one object, from one rank
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def _spread(rank: int, port: int, out: str) -> None:

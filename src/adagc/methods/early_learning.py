@@ -47,6 +47,7 @@ class EarlyLearning(Method):
         " 2020; for many labels as in Burgert et al., On the Effects of Different Types of Label"
         " Noise in Multi-Label Remote Sensing Image Classification, TGRS 2022"
     )
+    keeps: ClassVar[str] = "predictions per image"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "weight": (1.0, 3.0, 5.0, 7.0),
         "momentum": (0.7, 0.9),
