@@ -59,6 +59,7 @@ class LAC(Method):
         " Labels, NeurIPS 2022"
     )
     needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    keeps: ClassVar[str] = "a queue of embeddings"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "threshold": (0.6, 0.8, 0.9),
         "contrast": (0.1, 1.0),

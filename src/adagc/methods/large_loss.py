@@ -162,6 +162,7 @@ class LargeLossPermanent(LargeLossTemporary):
     """
 
     title: ClassVar[str] = "LL-Cp"
+    keeps: ClassVar[str] = "labels added per image"
 
     added: Tensor  # (N, C) bool: positives that nobody observed
     given: Tensor  # (N, C) bool: observed positives

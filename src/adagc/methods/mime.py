@@ -46,6 +46,7 @@ class MIME(Method):
         "Liu et al., Revisiting Pseudo-Label for Single-Positive Multi-Label Learning, ICML 2023"
     )
     needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    keeps: ClassVar[str] = "labels added per image"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"threshold": (0.6, 0.8, 0.9, 0.95)}
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
         "bottleneck": (0, math.inf),
