@@ -14,11 +14,13 @@ looked for under the folder that the variable ADAGC_DATA names.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import multiprocessing
 import os
 import statistics
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +36,12 @@ from adagc.models import ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
-from adagc.types import Scores
+from adagc.types import METRICS, Scores
 
 RECORDS = Path(__file__).parents[1] / "docs" / "results" / "data"
 
-CONFIGS = Path(__file__).parents[1] / "configs" / "aid-random"
+SCENARIO = "aid-random"
+CONFIGS = Path(__file__).parents[1] / "configs" / SCENARIO
 METHODS = {
     "features": [
         (method, seed)
@@ -267,6 +270,38 @@ def table(kind: str) -> None:
         _gap(groups, which)
 
 
+def paper_table() -> None:
+    """All methods in the form of the paper's tables, with its AID-Random column beside ours."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for (title, _), result in recorded("maps").items():
+        found.setdefault(title, []).append(result["networks"]["network"]["last"])
+    with (RECORDS / "paper.csv").open(encoding="utf-8", newline="") as file:
+        theirs = {row["method"]: row for row in csv.DictReader(file) if row["scenario"] == SCENARIO}
+    means = {t: {m.key: statistics.mean(r[m.key] for r in runs) for m in METRICS}
+             for t, runs in found.items()}  # fmt: skip
+    compared = [title for title in means if "truth" not in find(title).needs]
+    ranked = {
+        m.key: sorted(compared, key=lambda t: means[t][m.key], reverse=m.better == "up")
+        for m in METRICS
+    }
+    heads = [f"{m.heading} {'↑' if m.better == 'up' else '↓'}" for m in METRICS]
+    print(f"| method | {' | '.join(heads)} | paper: mAP | mF1 | mRec |")
+    print("|---" * (len(METRICS) + 4) + "|")
+    for title in (title for title in registry() if title in found):
+        cells = []
+        for m in METRICS:
+            cell = _spread([m.scale * run[m.key] for run in found[title]], m.decimals)
+            mark = {0: "**", 1: "*"}.get(ranked[m.key].index(title) if title in compared else 9, "")
+            cells.append(f"{mark}{cell}{mark}")
+        told = theirs.get(title, {})
+        cells += [
+            told.get(key) or "–" for key in ("mean_average_precision", "mean_f1", "mean_recall")
+        ]
+        prior = " ᵃ" if "priors" in find(title).needs else ""
+        print(f"| {title}{prior} | {' | '.join(cells)} |")
+    print("\nᵃ uses the true label frequencies or the true mean number of labels.")
+
+
 def _gap(groups: dict[tuple[str, str, str], list[dict[str, Any]]], which: str) -> None:
     """(AdaGC - AN) / (GT - AN) in mAP, of the deployed networks."""
     means = {
@@ -279,10 +314,11 @@ def _gap(groups: dict[tuple[str, str, str], list[dict[str, Any]]], which: str) -
         print(f"\nGap closed in mAP, {which} epoch: {share:.0%}")
 
 
-def _spread(values: list[float]) -> str:
+def _spread(values: list[float], decimals: int = 2) -> str:
+    mean = f"{statistics.mean(values):.{decimals}f}"
     if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{statistics.mean(values):.2f} ({statistics.stdev(values):.2f})"
+        return mean
+    return f"{mean} ({statistics.stdev(values):.{decimals}f})"
 
 
 if __name__ == "__main__":
@@ -296,7 +332,7 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=1)
     told = parser.parse_args()
     if told.what == "table":
-        table(told.kind)
+        (paper_table if told.kind == "maps" else partial(table, told.kind))()
     elif told.what == "record":
         record(told.kind, told.out)
     elif told.what == "choose":
