@@ -53,7 +53,17 @@ METHODS = {
         ("AdaGC", 0), ("AN", 0), ("GT w/ BCE", 0), ("WAN", 0),
         ("AN", 1), ("AdaGC", 1), ("AN", 2), ("AdaGC", 2),
     ],
+    # As end to end, but p^S is made with the statistics of the batch.
+    "student-mode": [("AdaGC", 0)],
 }  # fmt: skip
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "features": {"patience": 4},
+    "maps": {"patience": 4},
+    "student-mode": {"student_mode": "train"},
+}
+ON_FEATURES = ("features", "maps")
 
 
 def root() -> Path:
@@ -68,8 +78,7 @@ def options(kind: str, title: str) -> dict[str, Any]:
         told = yaml.safe_load(path.read_text(encoding="utf-8")).get("method")
         if isinstance(told, dict) and told["title"] == title:
             told.pop("title")
-            patience = {"patience": 4} if title == "AdaGC" and kind != "end-to-end" else {}
-            return {**told, **patience}
+            return {**told, **(VARIANTS.get(kind, {}) if title == "AdaGC" else {})}
     return {}
 
 
@@ -150,7 +159,7 @@ def _features_config(
 def run_all(kind: str, out: Path, size: int, epochs: int, only: set[str], workers: int) -> None:
     """Every run of the list that is neither recorded nor finished yet."""
     where = {"root": str(root())}
-    if kind != "end-to-end":
+    if kind in ON_FEATURES:
         where = features(out, size, maps=kind == "maps")
     known = recorded(kind)
     missing = [key for key in METHODS[kind] if key not in known]
@@ -182,7 +191,7 @@ def run_one(
     kind: str, title: str, seed: int, out: Path, where: dict[str, str], size: int, epochs: int
 ) -> None:
     """One method on one seed, from where it was left."""
-    if kind == "end-to-end":
+    if kind not in ON_FEATURES:
         config = RunConfig(
             data="aid", **where, size=size, epochs=epochs, learning_rate=5e-4, batch_size=32,
             scheme="random", label_seed=seed, seed=seed,
@@ -338,8 +347,8 @@ if __name__ == "__main__":
     elif told.what == "choose":
         choose(told.out, told.size or 128, told.epochs or 40)
     else:
-        size = {"features": 128, "maps": 96, "end-to-end": 96}[told.what]
-        epochs = {"features": 40, "maps": 40, "end-to-end": 30}[told.what]
+        size = 128 if told.what == "features" else 96
+        epochs = 40 if told.what in ON_FEATURES else 30
         run_all(
             told.what, told.out, told.size or size, told.epochs or epochs, set(told.only),
             told.workers,
