@@ -89,6 +89,11 @@ def test_pickle_of_a_mapped_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(data).gather(np.arange(1000)), big)
 
 
+@pytest.mark.parametrize("shape", [(2, 1280, 3, 3), (2, 512, 1, 1), (2, 3, 16, 16), (2, 16, 4, 4)])
+def test_feature_maps_are_not_taken_for_pictures_with_bands_last(shape):
+    assert ArrayScenes(np.zeros(shape, dtype=np.float32)).shape == shape[1:]
+
+
 @pytest.mark.parametrize(
     ("array", "message"),
     [

@@ -61,9 +61,17 @@ def test_families(name: str, size: tuple[int, int], plain: bool) -> None:
     assert network.backbone.pools_by_mean is plain
     if plain:
         torch.testing.assert_close(pooled, mean, rtol=1e-4, atol=1e-5)
-        maps = network.head.at_each_position(features)
-        assert maps.shape == (2, 3, *features.shape[2:])
-        torch.testing.assert_close(maps.mean(dim=(2, 3)), logits, rtol=1e-4, atol=1e-4)
+        # The same weights with class maps are the same network, until something is boosted.
+        plain_maps, boosted = (
+            build(spec_of(name, (14, *size), head={"kind": "class-map", "boost": b}), seed=3).eval()
+            for b in (1.0, 5.0)
+        )
+        for other in (plain_maps, boosted):
+            other.load_state_dict(network.state_dict())
+        with torch.no_grad():
+            assert plain_maps.head.maps(features).shape == (2, 3, *features.shape[2:])
+            torch.testing.assert_close(plain_maps(x), logits, rtol=1e-4, atol=1e-4)
+            assert (boosted(x) >= logits - 1e-4).all()
 
 
 def test_vit_map_has_patches_where_they_are() -> None:

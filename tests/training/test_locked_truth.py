@@ -17,7 +17,7 @@ from adagc.methods import Method, registry
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
-from conftest import make_collection, make_labels
+from conftest import make_collection, make_labels, make_text
 
 BLIND = [cls for cls in registry().values() if not cls.needs & {"truth", "priors"}]
 SIGHTED = [cls for cls in registry().values() if "truth" in cls.needs]
@@ -26,7 +26,8 @@ SIGHTED = [cls for cls in registry().values() if "truth" in cls.needs]
 def config(labels: Path) -> RunConfig:
     return RunConfig(
         labels=str(labels), epochs=6, batch_size=8, learning_rate=0.02, hidden=8, average=0.9,
-        accelerator="cpu", oracle=True,
+        accelerator="cpu", oracle=True, backbone="mlp", weights="none",
+        text=str(make_text(labels.parent / "names.csv")),
     )  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def told(run: Run) -> list[dict]:
 
 @pytest.mark.parametrize("cls", BLIND, ids=lambda cls: cls.title)
 def test_permuting_clean_labels_changes_no_weights(cls, tmp_path, permuted_truth):
-    collection = make_collection()
+    collection = make_collection("images")
     labels = make_labels(collection, tmp_path / "labels.csv")
     other = permuted_truth(collection)
     assert not np.array_equal(other.truth, collection.truth)
@@ -71,7 +72,7 @@ def test_permuting_clean_labels_changes_no_weights(cls, tmp_path, permuted_truth
 
 @pytest.mark.parametrize("cls", SIGHTED, ids=lambda cls: cls.title)
 def test_permuting_clean_labels_changes_those_who_declare_them(cls, tmp_path, permuted_truth):
-    collection = make_collection()
+    collection = make_collection("images")
     labels = make_labels(collection, tmp_path / "labels.csv")
     one = trained(cls, collection, labels, tmp_path / "one")
     two = trained(cls, permuted_truth(collection), labels, tmp_path / "two")
@@ -80,7 +81,7 @@ def test_permuting_clean_labels_changes_those_who_declare_them(cls, tmp_path, pe
 
 @pytest.mark.parametrize("cls", BLIND, ids=lambda cls: cls.title)
 def test_without_any_clean_labels_the_weights_are_the_same(cls, tmp_path):
-    collection = make_collection()
+    collection = make_collection("images")
     labels = make_labels(collection, tmp_path / "labels.csv")
     one = trained(cls, collection, labels, tmp_path / "one")
     two = trained(cls, dataclasses.replace(collection, truth=None), labels, tmp_path / "two")

@@ -63,30 +63,30 @@ def in_two(target, *arguments) -> None:
         assert process.exitcode == 0
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> tuple[Path, Path]:
-    """Every method, trained by one process and by two."""
-    folder = tmp_path_factory.mktemp("ranks")
-    labels = str(make_labels(make_collection("images"), folder / "labels.csv"))
-    make_text(folder / "names.csv")
-    run_all(labels, str(folder / "one"))
-    in_two(one_of_two, labels, str(folder / "two"))
-    return folder / "one", folder / "two"
+def test_two_ranks_train_what_one_process_trains(tmp_path):
+    """Every method of the registry: weights, state and files."""
+    labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
+    make_text(tmp_path / "names.csv")
+    folders = tmp_path / "one", tmp_path / "two"
+    run_all(labels, str(folders[0]))
+    in_two(one_of_two, labels, str(folders[1]))
+    for place, title in enumerate(METHODS):
+        one, two = (checkpoint.load(folder / str(place) / "last.ckpt") for folder in folders)
+        assert compare(title, one["network"], two["network"])
+        assert compare(title, one["averaged"], two["averaged"])
+        stateful = any(isinstance(value, Tensor) for value in one["method"].values())
+        assert bool(compare(title, one["method"], two["method"])) == stateful
+    names = [
+        sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "events" not in str(p))
+        for folder in folders
+    ]
+    assert names[0] == names[1]
+    for place in range(len(METHODS)):
+        lines = (folders[1] / str(place) / "history.jsonl").read_text().splitlines()
+        assert len(lines) == 3  # the first rank alone writes
 
 
-@pytest.mark.parametrize("title", METHODS)
-def test_two_ranks_train_what_one_process_trains(title, trained):
-    one, two = (
-        checkpoint.load(folder / str(METHODS.index(title)) / "last.ckpt") for folder in trained
-    )
-    assert compare(one["network"], two["network"])
-    assert compare(one["method"], two["method"]) or not any(
-        isinstance(value, Tensor) for value in one["method"].values()
-    )
-    assert compare(one["averaged"], two["averaged"])
-
-
-def compare(one: dict, two: dict) -> int:
+def compare(title: str, one: dict, two: dict) -> int:
     """How many tensors are the same but for rounding; labels and counts to the bit."""
     assert one.keys() == two.keys()
     count = 0
@@ -94,21 +94,11 @@ def compare(one: dict, two: dict) -> int:
         if isinstance(value, Tensor):
             count += 1
             if value.is_floating_point():
-                torch.testing.assert_close(value, two[name], rtol=1e-3, atol=3e-4, msg=name)
+                where = f"{title}: {name}"
+                torch.testing.assert_close(value, two[name], rtol=1e-3, atol=3e-4, msg=where)
             else:
-                assert torch.equal(value, two[name]), name
+                assert torch.equal(value, two[name]), f"{title}: {name}"
     return count
-
-
-def test_the_first_rank_alone_writes_a_whole_run(trained):
-    names = [
-        sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "events" not in str(p))
-        for folder in trained
-    ]  # fmt: skip
-    assert names[0] == names[1]
-    for title in METHODS:
-        lines = (trained[1] / str(METHODS.index(title)) / "history.jsonl").read_text().splitlines()
-        assert len(lines) == 3
 
 
 def test_the_command_under_torchrun(tmp_path):

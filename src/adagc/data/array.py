@@ -162,13 +162,20 @@ def _key(path: Path, keys: Sequence[str]) -> str:
     return arrays[0]
 
 
+def _bands_last(shape: tuple[int, ...]) -> bool:
+    """Whether (N, a, b, c) looks like rows, columns, bands rather than bands, rows, columns."""
+    _, first, second, last = shape
+    if second == last:  # square pictures, or feature maps of 1280 x 3 x 3
+        return False
+    return first == second > last or last <= 4 < first
+
+
 def _check(array: NDArray[Any], source: str) -> None:
     if array.dtype.kind not in "iuf":
         raise DataError(f"{source}: holds {array.dtype} values; save integers or real numbers")
     if array.ndim not in (2, 4) or 0 in array.shape:
         raise DataError(f"{source}: shape {array.shape} is neither N x D nor N x C x H x W")
-    square_first = array.ndim == 4 and array.shape[1] == array.shape[2] > array.shape[3]
-    if square_first or (array.ndim == 4 and array.shape[3] <= 4 < array.shape[1]):
+    if array.ndim == 4 and _bands_last(array.shape):
         raise DataError(
             f"{source}: shape {array.shape} has its bands last; save np.moveaxis(array, -1, 1)"
         )
