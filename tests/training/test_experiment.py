@@ -13,6 +13,7 @@ from adagc.errors import AdagcError, UsageError
 from adagc.labels import LabelTable, read_labels, write_labels
 from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative
+from adagc.methods.boost import BoostLU
 from adagc.methods.expected_positives import ExpectedPositives
 from adagc.methods.ground_truth import GroundTruth
 from adagc.metrics import score
@@ -235,7 +236,7 @@ def test_pictures_need_no_settings_of_their_own(tmp_path, pictures):
     )
     assert run.finished
     spec = run.read_json("model.json")["spec"]
-    assert spec["shape"] == [3, 6, 6]
+    assert spec["shape"] == [3]  # plain layers see the mean of an image
     assert spec["bands"] == ["red", "green", "blue"]
 
 
@@ -413,3 +414,20 @@ def test_options_that_mean_nothing_are_refused(kind, option):
     where = {} if kind == "synthetic" else {"root": "x"}
     with pytest.raises(UsageError, match="means nothing"):
         open_configured(RunConfig(data=kind, **{**where, **option}))
+
+
+def test_plain_layers_see_the_mean_of_every_image(tmp_path, pictures, label_file):
+    """Pooled once, not in every step; the class-map head still sees positions."""
+    settings = {"labels": str(label_file), "epochs": 1, "backbone": "mlp", "weights": "none"}
+    run = train(RunConfig(**settings), AssumeNegative(), tmp_path / "run", collection=pictures)
+    model = load_model(run.folder).eval()
+    assert model.spec.shape == (3,)
+    rows = pictures.splits["test"]
+    means = torch.from_numpy(pictures.images.gather(rows)).float().mean(dim=(2, 3))
+    with torch.no_grad():
+        wanted = model(means).sigmoid().numpy()
+    np.testing.assert_allclose(predictions_of(run)["network-last"], wanted, rtol=1e-5, atol=1e-6)
+    again = evaluate(run, collection=pictures)
+    assert again["networks"] == run.read_json("scores.json")["networks"]
+    boosted = train(RunConfig(**settings), BoostLU(), tmp_path / "map", collection=pictures)
+    assert load_model(boosted.folder).spec.shape == (3, 6, 6)

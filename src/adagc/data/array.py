@@ -62,6 +62,15 @@ class ArrayScenes(SceneDataset):
             self._array = np.load(self._source, mmap_mode="r", allow_pickle=False)
 
 
+def pooled(images: SceneDataset, *, chunk: int = 256) -> ArrayScenes:
+    """Every image or feature map as its mean over positions, computed once and held in memory."""
+    values = np.empty((len(images), images.shape[0]), dtype=np.float32)
+    for start in range(0, len(images), chunk):
+        rows = np.arange(start, min(start + chunk, len(images)))
+        values[rows] = images.gather(rows).mean(axis=(2, 3), dtype=np.float32)
+    return ArrayScenes(values, images.names, images.bands)
+
+
 def array_collection(
     root: Path,
     *,

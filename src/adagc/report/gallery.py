@@ -240,13 +240,15 @@ def _predict(
     """The deployed network on these few images."""
     from adagc.models import load_model
     from adagc.training.evaluate import predict
+    from adagc.training.network import suited
 
     if not len(rows):
         return np.empty((0, len(collection.classes)), dtype=np.float32)
     model = load_model(record.run.folder)
-    if tuple(model.spec.shape) != tuple(collection.images.shape):
+    images = suited(collection.images, plain=model.spec.is_plain, head=model.spec.head)
+    if tuple(model.spec.shape) != tuple(images.shape):
         raise AdagcError(
             f"the network takes images of {tuple(model.spec.shape)}, these are"
-            f" {tuple(collection.images.shape)}"
+            f" {tuple(images.shape)}"
         )
-    return predict(model, collection.images, rows)
+    return predict(model, images, rows)

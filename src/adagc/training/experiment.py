@@ -19,12 +19,13 @@ from adagc.errors import AdagcError, UsageError
 from adagc.labels import flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.models import Classifier, save_model
+from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.evaluate import Oracle
 from adagc.training.inputs import config_of, open_configured, split_text
 from adagc.training.loop import Settings, Validation, fit, make_fabric
-from adagc.training.network import network_maker, resolve
+from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, observe
 from adagc.training.runs import Run
 from adagc.training.testing import check_classes, evaluate, predictions_of
@@ -72,9 +73,9 @@ def train(
     fabric = make_fabric(settings)  # before the task: ranks decide how an epoch is cut
     task = make_task(config, method, collection, observed)
     method.check(task)
-    fresh = network_maker(
-        config, collection.images, collection.classes, observed.train, method.head()
-    )
+    head = method.head()
+    images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
+    fresh = network_maker(config, images, collection.classes, observed.train, head)
     task = replace(task, fresh=fresh)
     network = fresh(config.seed)
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
@@ -97,7 +98,7 @@ def train(
         network,
         method,
         task,
-        collection.images,
+        images,
         observed.train,
         Validation(observed.val, observed.values[observed.val] > 0),
         run.folder,

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.data.array import pooled
 from adagc.data.base import SceneDataset
 from adagc.data.normalisation import far_from_unit, measure
 from adagc.errors import AdagcError, UsageError
@@ -57,6 +58,15 @@ def network_maker(
             log.warning(warning)
     mean, std = given
     return lambda seed: build(spec, seed=seed, weights=weights, mean=mean, std=std)
+
+
+def suited(images: SceneDataset, *, plain: bool, head: HeadSpec) -> SceneDataset:
+    """What the network will see of the images.
+
+    Plain layers behind a pooled head see the mean over positions and nothing else: pooling once
+    spares them all pixels in every step.
+    """
+    return pooled(images) if plain and not head.on_map and images.is_image else images
 
 
 def measured_normalisation(

@@ -19,6 +19,7 @@ from adagc.models.tensors import read_safetensors
 from adagc.training.evaluate import predict
 from adagc.training.inputs import config_of, open_configured, rows_of_split
 from adagc.training.loop import make_fabric
+from adagc.training.network import suited
 from adagc.training.runs import Run
 
 
@@ -44,7 +45,8 @@ def evaluate(
         raise AdagcError("this data has no clean labels to evaluate against: give --truth FILE")
     model = load_model(run.folder)
     rows = rows_of_split(run, collection, split)
-    clean = clean_labels(collection, model.spec, rows)
+    images = suited(collection.images, plain=model.spec.is_plain, head=model.spec.head)
+    clean = clean_labels(replace(collection, images=images), model.spec, rows)
     check_classes(collection, rows, absent or config.absent)
     device = make_fabric(config).device
     model = model.to(device)
@@ -56,7 +58,7 @@ def evaluate(
         if name not in description["best_epoch"]:
             continue
         model.load_state_dict(read_safetensors(path)[0])
-        values = predict(model, collection.images, rows, device=device)
+        values = predict(model, images, rows, device=device)
         scores = score(clean, values, absent="skip")
         epoch = config.epochs if which == "last" else description["best_epoch"][name]
         table.setdefault(name, {})[which] = {"epoch": epoch, **scores.to_dict()}
