@@ -1,4 +1,4 @@
-"""How the demo's settings for AdaGC were chosen: by noisy validation labels, on seeds of their own.
+"""How the demo's settings were chosen: by noisy validation labels, on seeds of their own.
 
     python experiments/demo.py --out runs/demo-choice
 
@@ -25,7 +25,7 @@ from adagc.training.experiment import train
 
 RECORD = Path(__file__).parents[1] / "docs" / "results" / "data" / "demo-choice.jsonl"
 SEEDS = (100, 101, 102)
-CHOICES = {"mixup": (0.0, 1.0), "force_trigger": (0.4, 0.6)}
+CHOICES = {"learning_rate": (1e-3, 2e-3), "mixup": (0.0, 1.0)}
 
 
 def main() -> None:
@@ -44,10 +44,11 @@ def main() -> None:
         collection = dataclasses.replace(collection, splits=parts)
         for values in product(*CHOICES.values()):
             chosen = dict(zip(CHOICES, values, strict=True))
+            settings = {**SETTINGS, "learning_rate": chosen["learning_rate"]}
             config = RunConfig(
-                **SETTINGS, seed=seed, label_seed=seed, split_seed=seed, oracle=False
+                **settings, seed=seed, label_seed=seed, split_seed=seed, oracle=False
             )
-            method = find("AdaGC")(**{**METHODS["AdaGC"], **chosen})
+            method = find("AdaGC")(**{**METHODS["AdaGC"], "mixup": chosen["mixup"]})
             name = "-".join(f"{key}{value}" for key, value in chosen.items())
             folder = out / f"{name}-seed{seed}"
             run = train(config, method, folder, collection=collection, resume=True)
