@@ -155,6 +155,28 @@ def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
             torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+def _statistics(rank: int, port: int, out: str) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+    )
+    network = nn.Sequential(nn.BatchNorm1d(2, momentum=1.0))
+    ranks.spread(network, torch.tensor([[0.0, 1.0], [4.0, 5.0], [2.0, 1.0], [6.0, 5.0]]))
+    own = network[0].running_mean.clone()
+    ranks.mean_statistics(network)
+    torch.save([own, network[0].running_mean, network[0].num_batches_tracked], f"{out}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_agree_on_the_statistics_of_batch_normalisation(tmp_path):
+    in_two(_statistics, str(tmp_path))
+    one, two = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    assert one[0].tolist() == [1.0, 1.0]  # each saw its own rows
+    assert two[0].tolist() == [5.0, 5.0]
+    assert one[1].tolist() == two[1].tolist() == [3.0, 3.0]
+    assert one[2] == two[2] == 1
+
+
 def test_a_wrapped_network_is_the_network_in_all_but_its_calls():
     network = nn.Sequential(nn.Linear(2, 3))
     network.title = "inner"

@@ -13,7 +13,7 @@ from adagc.errors import AdagcError, check_range
 from adagc.models.spec import HeadSpec
 from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
 
-NEEDS = frozenset({"truth", "priors", "text", "two_views", "feature_map"})
+NEEDS = frozenset({"truth", "priors", "text", "feature_map"})
 
 
 class Method(nn.Module, ABC):

@@ -16,7 +16,6 @@ NEEDS = {
     "truth": "clean training labels",
     "priors": "class frequencies or labels per image",
     "text": "embeddings of the class names",
-    "two_views": "a second augmented view",
     "feature_map": "a spatial feature map",
 }
 
