@@ -113,6 +113,26 @@ def test_contrast_agrees_with_its_slow_twin(labels, temperature, seed):
     assert vectors.grad.isfinite().all()
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), max_size=7), st.lists(st.integers(0, 3), max_size=7),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_what_is_kept_counts_like_what_is_fresh_but_is_left_as_it_is(fresh, kept, seed):
+    labels = torch.tensor([*fresh, *kept], dtype=torch.int64)
+    whole = nn.functional.normalize(random(len(labels), 3, seed=seed).double(), dim=1)
+    parts = whole[: len(fresh)].clone().requires_grad_(), whole[len(fresh) :].clone()
+    whole.requires_grad_()
+    wanted = supervised_contrast(whole, labels, 0.5)
+    found = supervised_contrast(
+        parts[0], labels[: len(fresh)], 0.5, (parts[1], labels[len(fresh) :])
+    )
+    assert found.item() == pytest.approx(wanted.item(), abs=1e-12)
+    found.backward()
+    wanted.backward()
+    torch.testing.assert_close(parts[0].grad, whole.grad[: len(fresh)])
+
+
 def test_contrast_by_hand():
     # Two equal vectors of one class and one opposite of another: log(1 + e^(-2/T)) for the pair,
     # nothing for the anchor without its like.
@@ -147,23 +167,23 @@ def test_the_ring_holds_the_last_pairs_whatever_their_number(counts, seed):
         fresh = torch.arange(number, number + 4 * count, dtype=torch.float32).view(count, 2, 2)
         number += 4 * count
         labels = torch.arange(count) + seed
-        vectors, found = memory.write(fresh, labels)
+        stay, found = memory.exchange(fresh, labels)
         wanted.write(fresh.tolist(), labels.tolist())
-        assert sorted(zip(found.tolist(), vectors.tolist(), strict=True)) == wanted.contents()
+        known = [*zip(found.tolist(), stay.tolist(), strict=True)]
+        news = [*zip(labels.tolist(), fresh.tolist(), strict=True)]
+        assert sorted(known + news) == wanted.contents()
         assert int(memory.valid.sum()) == len(wanted.pairs)
 
 
-def test_only_fresh_pairs_carry_a_gradient():
+def test_remembered_pairs_carry_no_gradient():
     memory = PairMemory(6, 2)
-    first = random(4, 2, 2).requires_grad_()
-    memory.write(first, torch.zeros(4, dtype=torch.int64))[0].sum().backward()
-    first.grad = None
-    second = random(4, 2, 2, seed=1).requires_grad_()
-    vectors, _ = memory.write(second, torch.ones(4, dtype=torch.int64))
-    vectors.square().sum().backward()
-    assert first.grad is None
-    torch.testing.assert_close(second.grad, 2 * second.detach())
+    first, second = random(4, 2, 2).requires_grad_(), random(4, 2, 2, seed=1).requires_grad_()
+    memory.exchange(first, torch.zeros(4, dtype=torch.int64))
+    stay, labels = memory.exchange(second, torch.ones(4, dtype=torch.int64))
+    assert not stay.requires_grad
     assert not memory.vectors.requires_grad
+    torch.testing.assert_close(stay, first[2:])
+    assert labels.tolist() == [0, 0]
 
 
 def test_more_positives_than_memory_neither_overflow_nor_fill_it_at_once():

@@ -29,7 +29,7 @@ def test_embeddings_agree_with_loops_over_positions(rows, columns, classes, widt
     found = head.embed(f)
     assert found.shape == (2, classes, width)
     logits = head.logits(found)
-    weight, bias = head.reduce.weight[:, :, 0, 0].tolist(), head.reduce.bias.tolist()
+    weight, bias = head.reduce.weight.tolist(), head.reduce.bias.tolist()
     for i in range(2):
         positions = [
             [slow.gelu(slow.dot(weight[k], f[i, :, r, s].tolist()) + bias[k]) for k in range(width)]
@@ -37,7 +37,7 @@ def test_embeddings_agree_with_loops_over_positions(rows, columns, classes, widt
             for s in range(columns)
         ]
         for c in range(classes):
-            wanted = slow.attend(positions, head.score.weight[c, :, 0, 0].tolist())
+            wanted = slow.attend(positions, head.score.weight[c].tolist())
             assert found[i, c].tolist() == pytest.approx(wanted, abs=1e-9)
             logit = slow.dot(head.readout.weight[c].tolist(), wanted) + head.readout.bias[c].item()
             assert logits[i, c].item() == pytest.approx(logit, abs=1e-9)
@@ -55,12 +55,12 @@ def test_a_logit_depends_on_its_own_embedding_alone():
 def test_a_class_finds_the_position_it_looks_for():
     head = LabelWiseHead(2, 2, width=2)
     with torch.no_grad():
-        head.reduce.weight.copy_(torch.eye(2)[:, :, None, None])
+        head.reduce.weight.copy_(torch.eye(2))
         head.reduce.bias.zero_()
-        head.score.weight.copy_(50 * torch.eye(2)[:, :, None, None])
+        head.score.weight.copy_(50 * torch.eye(2))
     f = torch.zeros(1, 2, 4, 4)
     f[0, 0, 1, 2] = 3.0  # a small object of class 0, one position of sixteen
-    attention = head.attention(torch.nn.functional.gelu(f)).view(1, 2, 4, 4)
+    attention = head.attention(torch.nn.functional.gelu(f).flatten(2).mT).view(1, 2, 4, 4)
     torch.testing.assert_close(attention.sum(dim=(2, 3)), torch.ones(1, 2))
     assert attention[0, 0, 1, 2] > 0.99
     torch.testing.assert_close(attention[0, 1], torch.full((4, 4), 1 / 16))

@@ -162,10 +162,13 @@ class LAC(Method):
         found = torch.stack([weak[image, label], strong[image, label]], dim=1)
         with torch.autocast(found.device.type, enabled=False):
             fresh = functional.normalize(self.projector(losses.precise(found)), dim=-1)
-            vectors, labels = self.pairs.write(fresh, label)
+            old, old_labels = self.pairs.exchange(fresh, label)
             # Both views of a pair side by side: (2 entries, dim) and their labels.
             return supervised_contrast(
-                vectors.flatten(0, 1), labels.repeat_interleave(2), self.temperature
+                fresh.flatten(0, 1),
+                label.repeat_interleave(2),
+                self.temperature,
+                (old.flatten(0, 1).to(fresh.dtype), old_labels.repeat_interleave(2)),
             )
 
     def status(self) -> dict[str, Any]:
@@ -194,18 +197,16 @@ class PairMemory(nn.Module):
         self.register_buffer("valid", torch.zeros(size, dtype=torch.bool))
         self.register_buffer("next", torch.zeros((), dtype=torch.int64))
 
-    def write(self, fresh: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Put pairs (n ≤ Q, 2, dim) in place of the oldest ones and return all there are.
-
-        Only the fresh ones among the returned vectors carry a gradient.
-        """
+    def exchange(self, fresh: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Put pairs (n ≤ Q, 2, dim) in place of the oldest ones and return the ones that stay."""
         slots = (self.next + torch.arange(len(labels), device=labels.device)) % self.size
-        vectors = self.vectors.index_copy(0, slots, fresh.to(self.vectors.dtype))
-        self.vectors.copy_(vectors.detach())
+        self.valid[slots] = False
+        stay = self.vectors[self.valid], self.labels[self.valid]
+        self.vectors[slots] = fresh.detach().to(self.vectors.dtype)
         self.labels[slots] = labels
         self.valid[slots] = True
         self.next.copy_((self.next + len(labels)) % self.size)
-        return vectors[self.valid], self.labels[self.valid]
+        return stay
 
 
 def pseudo_labels(logits: Tensor, observed: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -223,27 +224,40 @@ def pseudo_labels(logits: Tensor, observed: Tensor, threshold: float) -> tuple[T
     return targets.to(p.dtype), sure.to(p.dtype)
 
 
-def supervised_contrast(vectors: Tensor, labels: Tensor, temperature: float) -> Tensor:
+def supervised_contrast(
+    fresh: Tensor, labels: Tensor, temperature: float, kept: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
     """Mean over anchors a of -(1/|A|) Σ_{b in A} log( exp(s_ab) / Σ_{d ≠ a} exp(s_ad) ).
 
     s_ab = e_a · e_b / T, and A are the other vectors of a's class. An anchor without any counts
-    as 0.
+    as 0. Fresh and kept vectors are anchors alike; only fresh ones carry a gradient, so the pairs
+    of two kept ones stay out of the backward pass.
 
     Args:
-        vectors: (M, dim) e, of length 1.
+        fresh: (M, dim) e, of length 1.
         labels: (M,) their classes.
         temperature: T.
+        kept: (K, dim) more of them and (K,) their classes.
     """
+    old, old_labels = kept if kept is not None else (fresh[:0].detach(), labels[:0])
+    vectors, labels = torch.cat([fresh, old]), torch.cat([labels, old_labels])
     if len(labels) < 2:
-        return 0.0 * vectors.sum()
-    alike = functional.one_hot(labels).to(vectors.dtype)  # (M, classes)
+        return 0.0 * fresh.sum()
+    alike = functional.one_hot(labels).to(vectors.dtype)  # (M + K, classes)
     others = alike.sum(dim=0)[labels] - 1
     # Σ_{b in A} s_ab = e_a · (sum of a's class - e_a) / T: no second matrix of all pairs.
     sums = (alike.T @ vectors)[labels] - vectors
     attraction = (vectors * sums).sum(dim=1) / temperature / others.clamp(min=1)
-    similarity = (vectors / temperature) @ vectors.T
-    similarity.fill_diagonal_(-math.inf)
-    repulsion = similarity.logsumexp(dim=1)
+    near = (fresh / temperature) @ vectors.T
+    near.fill_diagonal_(-math.inf)
+    far = (old / temperature) @ old.T
+    far.fill_diagonal_(-math.inf)
+    repulsion = torch.cat(
+        [
+            near.logsumexp(dim=1),
+            torch.logaddexp(near[:, len(fresh) :].logsumexp(dim=0), far.logsumexp(dim=1)),
+        ]
+    )
     return torch.where(others > 0, repulsion - attraction, 0.0).sum() / len(labels)
 
 

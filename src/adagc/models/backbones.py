@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from adagc.errors import AdagcError
+from adagc.models.heads import drop
 from adagc.models.spec import PLAIN_BACKBONES, ModelSpec
 from adagc.models.vision import import_timm
 
@@ -91,7 +91,7 @@ class PlainBackbone(Backbone):
 
     def _pooled(self, x: Tensor) -> Tensor:
         if self.name == "mlp":
-            x = functional.dropout(x, self.dropout, self.training)
+            x = drop(x, self.dropout, self.training)
         features: Tensor = self.layers(x)
         return features
 

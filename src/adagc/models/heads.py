@@ -9,6 +9,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
+def drop(features: Tensor, share: float, training: bool) -> Tensor:
+    """Dropout of features (B, D) or of whole channels of a map (B, D, h, w).
+
+    On CPUs torch draws its own mask more than twice as slowly, a tenth of a step on features.
+    """
+    if share == 0 or not training:
+        return features
+    mask = torch.empty(features.shape[:2], device=features.device).uniform_() >= share
+    mask = mask.view(*mask.shape, *[1] * (features.dim() - 2))
+    return features * (mask.to(features.dtype) / (1 - share))
+
+
 class Head(nn.Linear):
     """Dropout and a linear layer on pooled features."""
 
@@ -20,7 +32,7 @@ class Head(nn.Linear):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, C) of pooled features (B, D)."""
-        return super().forward(functional.dropout(features, self.dropout, self.training))
+        return super().forward(drop(features, self.dropout, self.training))
 
     def extra_repr(self) -> str:
         """Shown by print(network)."""
@@ -44,7 +56,7 @@ class ClassMapHead(Head):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, C) of a feature map (B, D, h, w)."""
-        features = functional.dropout2d(features, self.dropout, self.training)
+        features = drop(features, self.dropout, self.training)
         return self.maps(features).mean(dim=(2, 3))
 
     def maps(self, features: Tensor) -> Tensor:
