@@ -5,7 +5,7 @@ Symbols: f (B, D, h, w) features, u the reduced map, a attention, h (B, C, width
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class LabelWiseHead(nn.Module):
         super().__init__()
         self.width = width
         self.dropout = dropout
-        # Linear layers over positions: half the time of 1 x 1 convolutions on small maps.
+        # Linear layers over positions: on small maps faster than 1 x 1 convolutions.
         self.reduce = nn.Linear(channels, width)
         self.score = nn.Linear(width, classes, bias=False)  # softmax would cancel a bias
         self.readout = ClassVectors(width, classes)
@@ -120,7 +120,7 @@ class BottleneckHead(LabelWiseHead):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, C) of a feature map (B, D, h, w), without noise."""
-        first, activation, second = self.encoder
+        first, activation, second = cast(tuple[nn.Linear, nn.ReLU, nn.Linear], self.encoder)
         # Nobody asks for σ here: half of the encoder's second layer.
         weight, bias = second.weight[: self.latent], second.bias[: self.latent]
         mean = functional.linear(activation(first(self.embed(features))), weight, bias)
