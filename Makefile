@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Setting up $(VENV) (once, a few minutes) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    -c constraints.txt -e '.[weights,tensorboard,dev]'
+	    -c constraints.txt -e '.[weights,tensorboard,bench,slurm,dev]'
 	@touch $@
 
 demo: $(READY)

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from adagc.errors import UsageError
 from adagc.methods import find
 from adagc.methods.base import Method
 from adagc.training.config import RunConfig
+from adagc.training.files import read_settings
 
 DEFAULT = "AdaGC"
-_DEEPEST = 8  # files that may stand on one another
 
 
 def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[str]]:
@@ -31,7 +29,8 @@ def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[st
     argv, names = _take(argv, "--method")
     settings: dict[str, Any] = {}
     for file in files:
-        settings |= _read(Path(file))
+        settings |= read_settings(Path(file))
+    settings.pop("bench", None)  # what a benchmark wants to know of a scenario
     options = settings.pop("method", {})
     if isinstance(options, str):
         options = {"title": options}
@@ -85,27 +84,6 @@ def _take(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
         else:
             rest.append(word)
     return rest, values
-
-
-def _read(path: Path, depth: int = 0) -> dict[str, Any]:
-    """A YAML file of settings; variables such as ${ADAGC_DATA} are filled in.
-
-    `base: FILE` takes over the settings of another file beside it, which this one overrules.
-    """
-    try:
-        loaded = yaml.safe_load(os.path.expandvars(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}): give a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())})") from None
-    if not isinstance(loaded, dict):
-        raise UsageError(f"{path} must hold settings, one `name: value` per line")
-    base = loaded.pop("base", None)
-    if base is None:
-        return loaded
-    if depth > _DEEPEST:
-        raise UsageError(f"{path} stands on itself: its base leads back to it")
-    return {**_read(path.parent / str(base), depth + 1), **loaded}
 
 
 def _as_words(parser: ArgumentParser, settings: Mapping[str, Any]) -> list[str]:

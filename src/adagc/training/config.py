@@ -24,6 +24,7 @@ class RunConfig(Settings):
         scheme: Simulate observed labels from clean ones instead of reading them; "clean" keeps
             all labels.
         label_seed: Seed of that simulation.
+        share: Share of the labelled training images to use; all by default, fewer for a search.
         text: Embeddings of the class names for methods that use them (made by adagc text); for the
             classes of reBEN, AID and UC Merced they are built in.
         bands: Names of the bands, in order.
@@ -52,6 +53,7 @@ class RunConfig(Settings):
     truth: str | None = None
     scheme: Literal["random", "dominant", "clean"] | None = None
     label_seed: int = 0
+    share: float = 1.0
     text: str | None = None
     bands: list[str] | None = None
     cache: str | None = None
@@ -70,6 +72,7 @@ class RunConfig(Settings):
         check_range("size", self.size, 1)
         check_range("split_seed", self.split_seed, 0)
         check_range("label_seed", self.label_seed, 0)
+        check_range("share", self.share, 1e-6, 1)
         check_range("scenes", self.scenes, 4)
         check_range("hidden", self.hidden, 1)
         check_range("dropout", self.dropout, 0, 1, below=True)

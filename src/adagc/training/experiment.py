@@ -64,7 +64,11 @@ def train(
     collection = collection or open_configured(config)
     config = resolve(config, collection.images)
     observed = observe(
-        collection, labels=config.labels, scheme=config.scheme, label_seed=config.label_seed
+        collection,
+        labels=config.labels,
+        scheme=config.scheme,
+        label_seed=config.label_seed,
+        share=config.share,
     )
     testable = collection.truth is not None and len(collection.splits.get("test", ())) > 0
     if testable:

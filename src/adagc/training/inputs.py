@@ -13,6 +13,14 @@ from adagc.errors import AdagcError
 from adagc.training.config import RunConfig
 from adagc.training.runs import Run
 
+# The settings that decide which data is opened; all others leave it as it is.
+OPENED_BY = frozenset(
+    {
+        "data", "root", "size", "split_seed", "split", "labels", "truth", "bands", "cache",
+        "skip_unreadable", "scenes",
+    }
+)  # fmt: skip
+
 
 def open_configured(config: RunConfig) -> Collection:
     """The data set a configuration names."""

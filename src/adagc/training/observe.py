@@ -57,9 +57,17 @@ def simulate(
 
 
 def observe(
-    collection: Collection, *, labels: str | None, scheme: str | None, label_seed: int
+    collection: Collection,
+    *,
+    labels: str | None,
+    scheme: str | None,
+    label_seed: int,
+    share: float = 1.0,
 ) -> Observed:
-    """Labels from a file or from a simulation, matched to the images by name."""
+    """Labels from a file or from a simulation, matched to the images by name.
+
+    With a share below 1 only so many of the training images are used, drawn by the label seed.
+    """
     if (labels is None) == (scheme is None):
         raise UsageError("say where labels come from: either --labels FILE or --scheme random")
     if labels is not None:
@@ -79,6 +87,9 @@ def observe(
             len(train) + len(val),
         )
     train, val = train[labelled[train]], val[labelled[val]]
+    if share < 1:
+        kept = np.random.default_rng(label_seed).permutation(len(train))
+        train = train[np.sort(kept[: max(1, round(share * len(train)))])]
     for name, rows in (("training", train), ("validation", val)):
         if len(rows) < 2:
             raise AdagcError(

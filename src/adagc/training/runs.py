@@ -20,7 +20,7 @@ from adagc.errors import AdagcError, UsageError
 
 # What may differ between a run and its continuation.
 # Labels and splits are compared by content.
-_FREE = frozenset({"cache", "accelerator", "oracle", "root", "labels", "split"})
+FREE = frozenset({"cache", "accelerator", "oracle", "root", "labels", "split"})
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Run:
         changed = sorted(
             key
             for key in old.keys() | new.keys()
-            if key not in _FREE and old.get(key) != new.get(key)
+            if key not in FREE and old.get(key) != new.get(key)
         )
         if changed:
             # Another method has other options too; its name says it all.

@@ -22,6 +22,8 @@ from adagc.training.loop import make_fabric
 from adagc.training.network import suited
 from adagc.training.runs import Run
 
+_CLEAN = "clean"  # beside the probabilities
+
 
 def evaluate(
     run: Run,
@@ -51,7 +53,7 @@ def evaluate(
     device = make_fabric(config).device
     model = model.to(device)
     description = run.read_json("model.json")["extra"]
-    predictions: dict[str, NDArray[np.float32]] = {}
+    predictions: dict[str, NDArray[Any]] = {}
     table: dict[str, Any] = {}
     for path in sorted((run.folder / "weights").glob("*.safetensors")):
         name, _, which = path.stem.rpartition("-")
@@ -63,6 +65,8 @@ def evaluate(
         epoch = config.epochs if which == "last" else description["best_epoch"][name]
         table.setdefault(name, {})[which] = {"epoch": epoch, **scores.to_dict()}
         predictions[f"{name}-{which}"] = values
+    # So that runs can be compared image by image without opening their data again.
+    predictions[_CLEAN] = clean.astype(np.uint8)
     result = {
         "split": split,
         "images": len(rows),
@@ -119,6 +123,18 @@ def check_classes(collection: Collection, rows: NDArray[np.int64], absent: str) 
 
 def predictions_of(run: Run, split: str = "test") -> dict[str, NDArray[np.float32]]:
     """Saved probabilities, "<network>-<last|best>" to (N, C)."""
+    return {name: values for name, values in _tested(run, split).items() if name != _CLEAN}
+
+
+def truth_of(run: Run, split: str = "test") -> NDArray[np.bool_]:
+    """(N, C) the clean labels that the saved probabilities were scored with."""
+    found = _tested(run, split).get(_CLEAN)
+    if found is None:
+        raise AdagcError(f"{run.folder} was tested before: run  adagc evaluate {run.folder}")
+    return found.astype(bool)
+
+
+def _tested(run: Run, split: str) -> dict[str, NDArray[Any]]:
     suffix = "" if split == "test" else f"-{split}"
     path = run.path(f"predictions{suffix}.safetensors")
     if not path.exists():

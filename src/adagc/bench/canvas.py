@@ -1,0 +1,73 @@
+"""How figures look: the width of a journal's column, colours that everybody can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adagc.atomic import replacing
+from adagc.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette without its yellow, which is too pale for lines on paper.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Lines that differ in more than colour can be read in black and white.
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+COLUMN = 3.5  # inches
+PAGE = 7.16
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "pdf.fonttype": 42,  # text stays text
+}
+
+
+def figure(
+    width: float = COLUMN, height: float = 2.4, *, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise MissingExtraError("matplotlib, which draws figures,", "bench") from None
+    with matplotlib.rc_context(_STYLE):
+        from matplotlib.figure import Figure
+
+        # Not pyplot: no global state, no window, nothing to close.
+        made = Figure(figsize=(width, height), layout="constrained")
+        axes = made.subplots(rows, columns, squeeze=False, **options)
+    return made, list(axes.ravel())
+
+
+def save(made: Figure, stem: Path) -> tuple[Path, Path]:
+    """Write stem.pdf and stem.png, whole or not at all."""
+    import matplotlib
+
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = (stem.with_name(f"{stem.name}.pdf"), stem.with_name(f"{stem.name}.png"))
+    with matplotlib.rc_context(_STYLE), replacing(*paths) as temporary:
+        # Without a date the same data gives the same file.
+        made.savefig(temporary[0], format="pdf", metadata={"CreationDate": None})
+        made.savefig(temporary[1], format="png", dpi=_STYLE["savefig.dpi"])
+    return paths

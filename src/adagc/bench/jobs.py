@@ -1,0 +1,159 @@
+"""A job is one run of a benchmark, and its folder's name says which: nothing is ever mixed."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from adagc.bench.scenarios import Scenario
+from adagc.errors import UsageError
+from adagc.methods import find
+from adagc.methods.base import Method
+from adagc.training.config import RunConfig
+from adagc.training.runs import FREE, Run
+
+Status = Literal["finished", "started", "failed", "missing"]
+DONE = "bench.json"  # written when everything else is there
+_FILES = ("labels", "truth", "split", "text")  # settings that name files: their content counts
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method with one seed in one scenario; plain values, so that it can travel."""
+
+    scenario: str
+    label: str  # the row of the table it belongs to: the method's title, or the name of a variant
+    method: str  # title
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any]  # of RunConfig, the seed included
+    folder: str
+
+    @property
+    def seed(self) -> int:
+        """Of weights, order and augmentation."""
+        return int(self.settings["seed"])
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.scenario} · {self.label} · seed {self.seed}"
+
+    @property
+    def failure(self) -> Path:
+        """Where it is written why the last attempt failed."""
+        return Path(f"{self.folder}.failed.json")
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that works on it."""
+        return Path(f"{self.folder}.lock")
+
+    @property
+    def run(self) -> Run:
+        """Its folder."""
+        return Run(Path(self.folder))
+
+    @property
+    def status(self) -> Status:
+        """What its folder says."""
+        run = self.run
+        if run.path(DONE).exists():
+            return "finished"
+        if self.failure.exists():
+            return "failed"
+        return "started" if run.path("config.yaml").exists() else "missing"
+
+    @property
+    def epochs_done(self) -> int:
+        """Finished epochs, those of an unfinished run included."""
+        return len(self.run.history)
+
+    def config(self) -> RunConfig:
+        """The settings, checked."""
+        return RunConfig(**self.settings)
+
+    def build(self) -> Method:
+        """The method, fresh."""
+        return find(self.method)(**self.options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def make_job(
+    scenario: Scenario,
+    title: str,
+    seed: int,
+    out: Path,
+    *,
+    options: Mapping[str, Any] | None = None,
+    label: str | None = None,
+) -> Job:
+    """The job of a method in a scenario, with the scenario's options for it or with others.
+
+    The folder's name carries a digest of everything that shapes the run: a changed setting, option
+    or label file is another folder. Where the data lies and what computes it do not count.
+    """
+    method = find(title)
+    told = dict(scenario.told(method.title) if options is None else options)
+    full = {**_defaults(method), **told}
+    strange = sorted(told.keys() - _defaults(method).keys())
+    if strange:
+        raise UsageError(
+            f"{method.title} has no option {strange[0]!r}: see  adagc methods {method.title}"
+        )
+    settings = asdict(scenario.config(seed))
+    digest = _digest(method.title, full, settings)
+    folder = out / scenario.name / slug(label or method.title) / f"seed{seed}-{digest}"
+    return Job(scenario.name, label or method.title, method.title, full, settings, str(folder))
+
+
+def plan(
+    scenario: Scenario, methods: Iterable[str], out: Path, seeds: Iterable[int] | None = None
+) -> list[Job]:
+    """All methods with all seeds, one seed after the other: a first table is there early."""
+    titles = list(methods)
+    chosen = scenario.seeds if seeds is None else tuple(seeds)
+    return [make_job(scenario, title, seed, out) for seed in chosen for title in titles]
+
+
+def slug(title: str) -> str:
+    """A folder name for a title.
+
+    >>> slug("BoostLU + LL-Ct"), slug("GT w/ BCE"), slug("T + S'")
+    ('boostlu-ll-ct', 'gt-w-bce', 't-s-raw')
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", title.lower().replace("'", "-raw"))
+
+
+def _defaults(method: type[Method]) -> dict[str, Any]:
+    parameters = inspect.signature(method.__init__).parameters
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if name not in ("self", "args", "kwargs")
+    }
+
+
+def _digest(title: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    counted = {key: value for key, value in settings.items() if key not in FREE}
+    for key in _FILES:
+        path = settings.get(key)
+        if path is not None:
+            counted[key] = _content(Path(path))
+    text = json.dumps([title, options, counted], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _content(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}: give the file, or mend the scenario") from None

@@ -1,0 +1,107 @@
+"""What run folders say, method by method: the only thing that tables and figures are made of."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.bench.jobs import Job, Status
+from adagc.bench.work import failure_of
+from adagc.training.runs import Run
+from adagc.training.testing import predictions_of, truth_of
+from adagc.types import Scores
+
+Choice = Literal["last", "best"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run."""
+
+    label: str
+    method: str
+    seed: int
+    run: Run
+    seconds: float  # of training, over all attempts
+    networks: Mapping[str, Mapping[str, Mapping[str, Any]]]  # name -> last/best -> scores.json's
+
+    def scores(self, network: str, choice: Choice) -> Scores | None:
+        """Of a network of this run at this epoch, if it has one of that name."""
+        found = self.networks.get(network, {}).get(choice)
+        return None if found is None else Scores.from_dict(found)
+
+    def predictions(self, network: str, choice: Choice) -> NDArray[np.float32]:
+        """(N, C) probabilities for the test images."""
+        return predictions_of(self.run)[f"{network}-{choice}"]
+
+    def truth(self) -> NDArray[np.bool_]:
+        """(N, C) clean labels of the test images."""
+        return truth_of(self.run)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that a scenario's folders hold, finished or not."""
+
+    scenario: str
+    jobs: tuple[Job, ...]
+    finished: tuple[Result, ...]
+    failed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label -> reasons
+    statuses: Mapping[str, Status] = field(default_factory=dict)  # folder -> status
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Rows of the table, in the order in which they were planned."""
+        return tuple(dict.fromkeys(job.label for job in self.jobs))
+
+    def of(self, label: str) -> list[Result]:
+        """The finished runs of a row, by seed."""
+        return sorted((r for r in self.finished if r.label == label), key=lambda r: r.seed)
+
+    def method(self, label: str) -> str:
+        """The title of the method behind a row."""
+        return next(job.method for job in self.jobs if job.label == label)
+
+    def seconds(self, label: str) -> float | None:
+        """Mean training time of a row."""
+        times = [result.seconds for result in self.of(label)]
+        return statistics.mean(times) if times else None
+
+    def count(self, label: str) -> int:
+        """How many runs a row was planned to have."""
+        return sum(job.label == label for job in self.jobs)
+
+
+def collect(scenario: str, jobs: Iterable[Job]) -> Results:
+    """Read the folders of these jobs."""
+    jobs = tuple(jobs)
+    finished: list[Result] = []
+    failed: dict[str, list[str]] = {}
+    statuses: dict[str, Status] = {}
+    for job in jobs:
+        statuses[job.folder] = status = job.status
+        if status == "finished":
+            finished.append(read(job))
+        elif status == "failed":
+            failed.setdefault(job.label, []).append(f"seed {job.seed}: {failure_of(job)}")
+    return Results(scenario, jobs, tuple(finished), failed, statuses)
+
+
+def read(job: Job) -> Result:
+    """A finished job."""
+    run = Run.open(job.folder)
+    tested = run.path("scores.json").exists()
+    return Result(
+        label=job.label,
+        method=job.method,
+        seed=job.seed,
+        run=run,
+        seconds=float(run.read_json("model.json")["extra"]["training_seconds"]),
+        networks=run.read_json("scores.json")["networks"] if tested else {},
+    )

@@ -1,0 +1,134 @@
+"""A scenario: which images, labels and network, which seeds, and what each method is told.
+
+On disk it is a folder with `scenario.yaml` (the settings of a run, and a block `bench:` with what
+only a benchmark needs) and one `<method>.yaml` for every method whose options differ from its
+defaults. A scenario that stands on another one (`base: ../demo-random/scenario.yaml`) takes over
+its method files too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from adagc.errors import UsageError
+from adagc.methods import find
+from adagc.training.config import RunConfig
+from adagc.training.files import chain, read_settings
+
+SHIPPED = Path(__file__).parents[1] / "configs"
+_FILE = "scenario.yaml"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One row of the world: everything of a run but the method and the seed."""
+
+    name: str
+    title: str
+    settings: Mapping[str, Any]  # of RunConfig
+    seeds: tuple[int, ...] = (0, 1, 2)
+    redraw: bool = True  # whether another seed also draws other labels
+    paper: str | None = None  # the scenario of the paper whose values stand beside ours
+    paper_note: str = ""  # on what data and with what network the paper's values were made
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by title of the method
+
+    def config(self, seed: int) -> RunConfig:
+        """The settings of the run with this seed."""
+        settings = {**self.settings, "seed": seed}
+        if self.redraw and self.settings.get("labels") is None:
+            settings["label_seed"] = seed
+        return RunConfig(**settings)
+
+    def told(self, title: str) -> dict[str, Any]:
+        """The options of a method, defaults left out."""
+        return dict(self.options.get(title, {}))
+
+    def with_settings(self, **settings: Any) -> Scenario:
+        """The same with other settings; None means: as it was."""
+        changed = {key: value for key, value in settings.items() if value is not None}
+        return replace(self, settings={**self.settings, **changed})
+
+    def with_options(self, folder: Path) -> Scenario:
+        """The same with what the method files of another folder say, as `tune` writes them."""
+        return replace(self, options={**self.options, **_options(folder)})
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """All settings, for the record."""
+        return asdict(self.config(self.seeds[0]))
+
+
+def shipped() -> list[str]:
+    """Names of the scenarios that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{_FILE}"))
+
+
+def load(name: str) -> Scenario:
+    """A shipped scenario by its name, or one in a folder or file of your own."""
+    path = Path(name)
+    if path.is_dir():
+        path = path / _FILE
+    elif not path.is_file():
+        path = SHIPPED / name / _FILE
+        if not path.is_file():
+            close = difflib.get_close_matches(name, shipped(), n=1)
+            hint = f"did you mean {close[0]}?" if close else "give a folder with scenario.yaml, or"
+            raise UsageError(f"there is no scenario {name!r}: {hint} ({', '.join(shipped())})")
+    settings = read_settings(path)
+    about = settings.pop("bench", None) or {}
+    _check(path, settings, about)
+    options: dict[str, Mapping[str, Any]] = {}
+    for file in reversed(chain(path)):
+        options |= _options(file.parent)
+    place = path.resolve().parent.name if path.name == _FILE else path.stem
+    about = {"title": place, **about}
+    about["seeds"] = tuple(about.get("seeds", Scenario.seeds))
+    return Scenario(name=place, settings=settings, options=options, **about)
+
+
+def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    fields = set(RunConfig.__dataclass_fields__) - {"seed"}
+    for key in settings:
+        if key not in fields:
+            _unknown(path, key, fields)
+    known = {"title", "seeds", "redraw", "paper", "paper_note"}
+    for key in about:
+        if key not in known:
+            _unknown(path, f"bench: {key}", known)
+    for value in settings.values():
+        found = re.search(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
+        if found:
+            raise UsageError(
+                f"{path} asks for the variable {found[1]}, which is not set: {found[1]}=FOLDER"
+                " says where the data is"
+            )
+
+
+def _unknown(path: Path, key: str, known: set[str]) -> None:
+    close = difflib.get_close_matches(key.rpartition(" ")[2], known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    raise UsageError(f"{path} has {key!r}, which a scenario does not know: {hint}")
+
+
+def _options(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """What the method files of a folder say; a method may be told its own options only."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        if path.name == _FILE:
+            continue
+        settings = read_settings(path)
+        own = settings.get("method")
+        if own is None:
+            continue
+        title = own if isinstance(own, str) else own.get("title")
+        if title is None:
+            raise UsageError(f"{path} does not say which method it is for: add method: title")
+        options = {} if isinstance(own, str) else {k: v for k, v in own.items() if k != "title"}
+        found[find(title).title] = options
+    return found

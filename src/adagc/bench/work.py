@@ -1,0 +1,111 @@
+"""Doing one job: the same code in a process of the local engine and in a job of a cluster."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from adagc.atomic import write_json
+from adagc.bench.jobs import DONE, Job
+from adagc.data import Collection
+from adagc.errors import AdagcError
+from adagc.training.config import RunConfig
+from adagc.training.experiment import train
+from adagc.training.inputs import OPENED_BY, open_configured
+
+# A finished run is never continued; these are most of its size.
+_CHECKPOINTS = ("last.ckpt", "keep.ckpt")
+
+
+class BusyError(AdagcError):
+    """Another process works on this job."""
+
+
+def perform(job: Job, on_epoch: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Train, test and note it; a run that was interrupted goes on from its last epoch.
+
+    A failure is written beside the folder and raised; whoever plans next tries again.
+    """
+    with claimed(job):
+        if job.status == "finished":
+            return
+        began = time.perf_counter()
+        try:
+            config = job.config()
+            run = train(
+                config,
+                job.build(),
+                job.folder,
+                resume=True,
+                collection=_collection(config),
+                on_epoch=on_epoch,
+            )
+        except Exception as error:
+            note_failure(job, error)
+            raise
+        for name in _CHECKPOINTS:
+            run.path(name).unlink(missing_ok=True)
+        job.failure.unlink(missing_ok=True)
+        seconds = {"seconds_of_this_process": round(time.perf_counter() - began, 2)}
+        run.write_json(DONE, {**job.to_dict(), **seconds})
+
+
+def note_failure(job: Job, error: BaseException) -> None:
+    """Say beside the folder why the job failed; the folder itself stays fit to be continued."""
+    job.failure.parent.mkdir(parents=True, exist_ok=True)
+    write_json(
+        job.failure,
+        {
+            "error": str(error).strip() or type(error).__name__,
+            "kind": type(error).__name__,
+            "traceback": "".join(traceback.format_exception(error)),
+        },
+    )
+
+
+def failure_of(job: Job) -> str:
+    """One line why the last attempt failed."""
+    try:
+        text = str(json.loads(job.failure.read_text(encoding="utf-8"))["error"])
+    except (OSError, ValueError, KeyError):
+        return "unknown"
+    return text.splitlines()[0]
+
+
+@contextmanager
+def claimed(job: Job) -> Iterator[None]:
+    """Work on a job that nobody else works on; the claim ends with the process, also by a kill."""
+    job.lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(job.lock, timeout=0):
+            yield
+    except Timeout:
+        raise BusyError(f"{job.name} is being worked on by another process") from None
+
+
+def _collection(config: RunConfig) -> Collection:
+    """The data of a job; opened once for all jobs of this process that share it."""
+    blank, names = RunConfig(), RunConfig.__dataclass_fields__.keys()
+    others = {name: getattr(blank, name) for name in names - OPENED_BY}
+    bands = None if config.bands is None else tuple(config.bands)
+    return _opened(replace(config, **others, bands=None), bands)
+
+
+@lru_cache(maxsize=2)
+def _opened(config: RunConfig, bands: tuple[str, ...] | None) -> Collection:
+    return open_configured(replace(config, bands=None if bands is None else list(bands)))
+
+
+def job_from(path: Path) -> Job:
+    """A job that `to_dict` was written of."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return Job(**{name: values[name] for name in Job.__dataclass_fields__})
