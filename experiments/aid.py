@@ -28,6 +28,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+import adagc
 from adagc.atomic import write_text
 from adagc.data import Collection, open_collection
 from adagc.labels import LabelTable, write_labels
@@ -284,7 +285,7 @@ def paper_table() -> None:
     found: dict[str, list[dict[str, float]]] = {}
     for (title, _), result in recorded("maps").items():
         found.setdefault(title, []).append(result["networks"]["network"]["last"])
-    with (RECORDS / "paper.csv").open(encoding="utf-8", newline="") as file:
+    with (Path(adagc.__file__).parent / "bench" / "paper.csv").open(encoding="utf-8", newline="") as file:
         theirs = {row["method"]: row for row in csv.DictReader(file) if row["scenario"] == SCENARIO}
     means = {t: {m.key: statistics.mean(r[m.key] for r in runs) for m in METRICS}
              for t, runs in found.items()}  # fmt: skip

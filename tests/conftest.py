@@ -12,11 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from adagc.bench.scenarios import Scenario
 from adagc.data.array import ArrayScenes
 from adagc.data.base import Collection
 from adagc.labels import LabelTable, simulate_random, write_labels
 from adagc.models import Classifier, ModelSpec, build
 from adagc.types import Batch, Progress, Task
+from tiny import write_scenario
 
 CLASSES = ("bare", "forest", "urban", "water")
 SPLITS = {"train": (0, 24), "val": (24, 40), "test": (40, 64)}
@@ -215,3 +217,9 @@ def permuted_truth() -> Callable[[Collection], Collection]:
         return dataclasses.replace(collection, truth=truth)
 
     return permute
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Scenario:
+    """A scenario whose runs take a second."""
+    return write_scenario(tmp_path / "tiny")

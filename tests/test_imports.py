@@ -22,11 +22,22 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("report",),
-    ("demo", "console", "cli", "__main__", "__init__"),
+    ("bench",),
+    ("demo", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.
 SIDEWAYS = {("data", "labels"), ("data", "metrics"), ("labels", "metrics")}
-HEAVY = ("torch", "timm", "torchvision", "lightning_fabric", "matplotlib", "sklearn", "tensorboard")
+HEAVY = (
+    "torch",
+    "timm",
+    "torchvision",
+    "lightning_fabric",
+    "matplotlib",
+    "sklearn",
+    "tensorboard",
+    "optuna",
+    "submitit",
+)
 
 
 def part_of(module: str) -> str:

@@ -21,6 +21,8 @@ from adagc.types import METRICS, in_order
 
 if TYPE_CHECKING:
     from adagc import types
+    from adagc.bench.engines import Event
+    from adagc.bench.jobs import Job
 
 stdout = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
@@ -107,7 +109,12 @@ class Bar:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Bar]:
     """A bar that disappears when done."""
-    with Progress(
+    with _bar() as progress:
+        yield Bar(progress, title)
+
+
+def _bar() -> Progress:
+    return Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f} %"),
@@ -116,5 +123,42 @@ def progress_bar(title: str) -> Iterator[Bar]:
         console=stderr,
         transient=True,
         disable=not stderr.is_terminal,
-    ) as progress:
-        yield Bar(progress, title)
+    )
+
+
+class BenchBar:
+    """Progress of many runs, told by an engine; failures are said at once."""
+
+    def __init__(self, progress: Progress, jobs: Sequence[Job]) -> None:
+        self._progress = progress
+        self._epochs = {job.folder: job.epochs_done for job in jobs}
+        self._total = {job.folder: job.config().epochs for job in jobs}
+        self._counts = {"finished": 0, "failed": 0, "busy": 0}
+        self._task = progress.add_task(
+            "runs", total=sum(self._total.values()), completed=sum(self._epochs.values()), note=""
+        )
+
+    def __call__(self, event: Event) -> None:
+        """Take note of what happened."""
+        if event.kind == "epoch":
+            self._epochs[event.job.folder] = event.epoch
+        elif event.kind in self._counts:
+            self._counts[event.kind] += 1
+            self._epochs[event.job.folder] = self._total[event.job.folder]
+        if event.kind == "failed":
+            stderr.print(f"failed: {event.job.name}: {event.text}", soft_wrap=True)
+        if event.kind == "busy":
+            stderr.print(f"another process works on {event.job.name}", soft_wrap=True)
+        done = " ".join(f"{count} {kind}" for kind, count in self._counts.items() if count)
+        self._progress.update(
+            self._task,
+            completed=sum(self._epochs.values()),
+            note=f"{done or 0} of {len(self._total)}  {event.job.name}",
+        )
+
+
+@contextmanager
+def bench_bar(jobs: Sequence[Job]) -> Iterator[BenchBar]:
+    """A bar over the epochs of all runs, gone when done."""
+    with _bar() as progress:
+        yield BenchBar(progress, jobs)

@@ -20,7 +20,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 COLUMN = 3.5  # inches
 PAGE = 7.16
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.titlesize": 8,

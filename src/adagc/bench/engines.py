@@ -161,7 +161,7 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
     from adagc.bench.work import BusyError, perform
 
     torch.set_num_threads(len(cores))
-    logging.getLogger("adagc").setLevel(logging.ERROR)
+    logging.getLogger("adagc").setLevel(logging.INFO)
 
     def on_epoch(line: dict[str, Any]) -> None:
         pipe.send(("epoch", line["epoch"]))

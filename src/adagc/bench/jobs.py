@@ -111,7 +111,8 @@ def make_job(
         )
     settings = asdict(scenario.config(seed))
     digest = _digest(method.title, full, settings)
-    folder = out / scenario.name / slug(label or method.title) / f"seed{seed}-{digest}"
+    # Not of the label: two variants of a study that come to the same are one run.
+    folder = out / scenario.name / slug(method.title) / f"seed{seed}-{digest}"
     return Job(scenario.name, label or method.title, method.title, full, settings, str(folder))
 
 

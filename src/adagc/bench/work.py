@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ def perform(job: Job, on_epoch: Callable[[dict[str, Any]], None] | None = None) 
 
     A failure is written beside the folder and raised; whoever plans next tries again.
     """
-    with claimed(job):
+    with claimed(job), logged(job):
         if job.status == "finished":
             return
         began = time.perf_counter()
@@ -79,6 +80,27 @@ def failure_of(job: Job) -> str:
     except (OSError, ValueError, KeyError):
         return "unknown"
     return text.splitlines()[0]
+
+
+@contextmanager
+def logged(job: Job) -> Iterator[None]:
+    """Log lines and warnings of a job go to a file beside its folder, not between other jobs'."""
+    handler = logging.FileHandler(f"{job.folder}.log", delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    quiet = logging.getLogger("adagc"), logging.getLogger("py.warnings")
+    logging.captureWarnings(True)
+    before = [logger.propagate for logger in quiet]
+    for logger in quiet:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, propagates in zip(quiet, before, strict=True):
+            logger.removeHandler(handler)
+            logger.propagate = propagates
+        logging.captureWarnings(False)
+        handler.close()
 
 
 @contextmanager

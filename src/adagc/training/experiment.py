@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from adagc import ranks
 from adagc.atomic import write_text
@@ -22,7 +23,7 @@ from adagc.models import Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
-from adagc.training.evaluate import Oracle
+from adagc.training.evaluate import Oracle, Pair
 from adagc.training.inputs import config_of, open_configured, split_text
 from adagc.training.loop import Settings, Validation, fit, make_fabric
 from adagc.training.network import network_maker, resolve, suited
@@ -91,13 +92,6 @@ def train(
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
-    oracle = None
-    if config.oracle and collection.truth is not None:
-        oracle = Oracle(
-            (collection.truth[observed.val], collection.has_truth(observed.val)),
-            (collection.truth[observed.train], collection.has_truth(observed.train)),
-            observed.values[observed.train],
-        )
     trained = fit(
         network,
         method,
@@ -109,7 +103,7 @@ def train(
         settings,
         resume=resume,
         fabric=fabric,
-        observer=oracle,
+        observer=make_oracle(collection, observed) if config.oracle else None,
         on_step=on_step,
         on_epoch=on_epoch,
     )
@@ -183,6 +177,18 @@ def make_task(
         priors=priors,
         text=text,
     )
+
+
+def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
+    """Who watches training with clean labels in hand, if there are any."""
+    truth = collection.truth
+    if truth is None:
+        return None
+
+    def pair(rows: NDArray[np.int64]) -> Pair:
+        return Pair(truth[rows], collection.has_truth(rows), observed.values[rows])
+
+    return Oracle(val=pair(observed.val), train=pair(observed.train))
 
 
 def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:

@@ -1,0 +1,192 @@
+"""How sure a difference of mean average precision is: test images and seeds drawn anew, in pairs.
+
+Every row of a table is judged with the same drawn images and the same drawn seeds, so that what
+makes an image hard or a seed lucky cancels in the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.bench.results import Choice, Result
+from adagc.bench.tables import network_of
+from adagc.errors import AdagcError
+
+RESAMPLES = 1000
+_CHUNK = 1 << 19  # weights at a time: they and their sorted copy stay in the cache
+_FEWEST = 32  # resamples at a time: rows that are shorter are slow to add
+
+
+@dataclass(frozen=True)
+class Difference:
+    """First minus second, as a fraction, with its 95 % percentile interval."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int  # that both have
+    images: int
+
+    @property
+    def half(self) -> float:
+        """Half the interval, what stands behind ±."""
+        return (self.high - self.low) / 2
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """The mean average precision of every run under the same draws of test images."""
+
+    images: int
+    plain: Mapping[str, Mapping[int, float]]  # label, seed -> with every image once
+    drawn: Mapping[str, Mapping[int, NDArray[np.float64]]]  # label, seed -> (resamples,)
+    seed: int = 0
+
+    def difference(self, first: str, second: str) -> Difference | None:
+        """Of two rows over the seeds that both have; None if they share none."""
+        shared = sorted(self.plain[first].keys() & self.plain[second].keys())
+        if not shared:
+            return None
+        plain = [self.plain[first][seed] - self.plain[second][seed] for seed in shared]
+        gaps = np.stack([self.drawn[first][seed] - self.drawn[second][seed] for seed in shared])
+        chosen = draw_seeds(len(shared), gaps.shape[1], self.seed)
+        means = np.take_along_axis(gaps, chosen, axis=0).mean(axis=0)
+        low, high = np.nanpercentile(means, [2.5, 97.5])
+        return Difference(float(np.mean(plain)), float(low), float(high), len(shared), self.images)
+
+
+def resample(
+    rows: Mapping[str, Sequence[Result]],
+    network: str,
+    choice: Choice,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Resampled:
+    """Judge all runs of these rows with the same draws of test images."""
+    truth = _shared_truth([run for runs in rows.values() for run in runs])
+    plain: dict[str, dict[int, float]] = {label: {} for label in rows}
+    drawn: dict[str, dict[int, NDArray[np.float64]]] = {label: {} for label in rows}
+    for label, runs in rows.items():
+        for run in runs:
+            name = network_of(run, network) or network
+            ranked = Ranked(truth, run.predictions(name, choice))
+            plain[label][run.seed] = float(ranked.mean(np.ones((len(truth), 1), np.float32))[0])
+            weights = draw_images(len(truth), resamples, seed)
+            drawn[label][run.seed] = np.concatenate([ranked.mean(some) for some in weights])
+    return Resampled(len(truth), plain, drawn, seed)
+
+
+def draw_images(
+    images: int, resamples: int, seed: int, chunk: int = _CHUNK
+) -> Iterator[NDArray[np.float32]]:
+    """How often every resample has each image, (images, some resamples) at a time.
+
+    Drawn anew from the seed instead of being kept: a hundred thousand test images would fill the
+    memory. Size of the chunks does not change the draws.
+    """
+    rng = np.random.default_rng([seed, 0])
+    step = max(chunk // images, _FEWEST)
+    for start in range(0, resamples, step):
+        count = min(step, resamples - start)
+        chosen = rng.integers(images, size=(count, images))
+        chosen += np.arange(count)[:, None] * images
+        weights = np.bincount(chosen.ravel(), minlength=count * images)
+        yield np.ascontiguousarray(weights.reshape(count, images).T, dtype=np.float32)
+
+
+def draw_seeds(seeds: int, resamples: int, seed: int) -> NDArray[np.int64]:
+    """(seeds, resamples) places in the list of seeds; alike for every pair with as many seeds."""
+    return np.random.default_rng([seed, 1]).integers(seeds, size=(seeds, resamples))
+
+
+class Ranked:
+    """The predictions of a run, sorted once, to be judged under many weights of the images.
+
+    The average precision of a class is the mean over its positives of the precision among all
+    images that score at least as high. With weights w, for a positive i:
+    sum of w over positives at least as high / sum of w over images at least as high, times w_i.
+
+    Args:
+        truth: (N, C) of booleans.
+        scores: (N, C).
+    """
+
+    def __init__(self, truth: NDArray[np.bool_], scores: NDArray[Any]) -> None:
+        self._classes = [
+            _RankedClass(member, column)
+            for member, column in zip(truth.T, scores.T, strict=True)
+            if member.any()
+        ]
+
+    def mean(self, weights: NDArray[np.float32]) -> NDArray[np.float64]:
+        """(R,) mean average precision over the classes that have a positive in the resample.
+
+        Args:
+            weights: (N, R) of whole numbers. NaN comes out where no class has a positive.
+        """
+        total = np.zeros(weights.shape[1])
+        counted = np.zeros(weights.shape[1])
+        for ranked in self._classes:
+            area, positives = ranked.area(weights)
+            there = positives > 0
+            total += np.divide(area, positives, out=np.zeros_like(total), where=there)
+            counted += there
+        return np.divide(total, counted, out=np.full_like(total, np.nan), where=counted > 0)
+
+
+class _RankedClass:
+    """Images of one class from the highest score down, and where a group of equal scores ends."""
+
+    def __init__(self, member: NDArray[np.bool_], column: NDArray[Any]) -> None:
+        order = np.argsort(-column, kind="stable")
+        ranked = column[order]
+        hits = np.flatnonzero(member[order])
+        # As in `adagc.metrics`: ties count all of their group, so every image is at its end.
+        ends = np.searchsorted(-ranked, -ranked[hits], side="right")
+        self._order = order[: ends[-1]]  # below the last positive nothing counts
+        self._hits = order[hits]
+        self._ends = ends - 1
+        self._hit_ends = np.searchsorted(hits, ends) - 1
+
+    def area(self, weights: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Precision summed over the drawn positives, and how many they are; both (R,)."""
+        gained = weights[self._hits]
+        shown = _cumulate(weights[self._order])[self._ends]
+        hits = _cumulate(gained.copy())
+        # Nothing is shown before the first drawn image; nothing is gained there either.
+        precision = hits[self._hit_ends] / np.maximum(shown, 1)
+        return np.einsum("pr,pr->r", gained, precision, dtype=np.float64), hits[-1]
+
+
+def _cumulate(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cumulative sum down the first axis, in place; whole numbers below 2**24 are exact.
+
+    Row by row: numpy's own `cumsum` goes down every column alone, several times slower.
+    """
+    for above, row in pairwise(rows):
+        row += above
+    return rows
+
+
+def _shared_truth(runs: Sequence[Result]) -> NDArray[np.bool_]:
+    """The clean labels of the test images, which must be those of every run."""
+    first = runs[0].truth()
+    for run in runs[1:]:
+        if not np.array_equal(run.truth(), first):
+            raise AdagcError(
+                f"{runs[0].run.folder} and {run.run.folder} were not tested on the same images:"
+                " compare runs of one split only (adagc evaluate tests them again)"
+            )
+    return first

@@ -1,0 +1,53 @@
+"""How long the missing runs will take, judged by the finished ones."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from adagc.bench.jobs import Job
+from adagc.bench.results import Results
+from adagc.methods import find
+
+
+def seconds_left(missing: Iterable[Job], known: Sequence[Results], workers: int) -> float | None:
+    """Wall time of these jobs on so many workers; None as long as nothing comparable is finished.
+
+    A row without a finished run is judged by the other rows of its scenario and what its method
+    says of its own cost. Epochs that an interrupted run has behind it are not counted again.
+    """
+    total = 0.0
+    for job in missing:
+        per_epoch = _per_epoch(job, known)
+        if per_epoch is None:
+            return None
+        total += per_epoch * max(0, job.config().epochs - job.epochs_done)
+    return total / max(1, workers)
+
+
+def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:
+    own, units = [], []
+    for results in known:
+        if results.scenario != job.scenario:
+            continue
+        for result in results.finished:
+            speed = result.seconds / result.run.config["epochs"]
+            units.append(speed / find(result.method).cost)
+            if result.method == job.method:
+                own.append(speed)
+    if own:
+        return statistics.mean(own)
+    return statistics.mean(units) * find(job.method).cost if units else None
+
+
+def spoken(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> spoken(40), spoken(400), spoken(40_000)
+    ('40 s', '7 min', '11.1 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,105 @@
+"""What a bench leaves beside its runs: tables in five forms, curves, and a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adagc.atomic import write_text
+from adagc.bench import paper, render, tables
+from adagc.bench.ablate import Study
+from adagc.bench.jobs import Job, slug
+from adagc.bench.results import Choice, Results, collect
+from adagc.bench.scenarios import Scenario
+from adagc.bench.verdict import Verdict, verdict
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+# The paper's choice first: the deployed network after the last epoch.
+VIEWS: tuple[tuple[str, Choice], ...] = (
+    ("network", "last"),
+    ("network", "best"),
+    ("averaged", "last"),
+    ("averaged", "best"),
+)
+# The paper's ablations judge the teacher.
+STUDY_VIEWS: tuple[tuple[str, Choice], ...] = (("teacher", "last"), ("network", "last"))
+
+
+@dataclass(frozen=True)
+class Written:
+    """The tables of a scenario, or of one study in it, and where they lie."""
+
+    scenario: Scenario
+    results: Results
+    tables: tuple[tables.Table, ...]
+    folder: Path
+    stem: str
+    verdict: Verdict | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Which method to use, with the uncertainty."""
+        return "" if self.verdict is None else self.verdict.sentence
+
+    def terminal(self) -> RichTable:
+        """The first table, for people."""
+        return render.terminal(self.tables[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "scenario": self.scenario.name,
+            "settings": self.scenario.defaults,
+            "tables": render.json(self.tables),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+            "failed": {label: list(reasons) for label, reasons in self.results.failed.items()},
+        }
+
+
+def write_tables(scenario: Scenario, jobs: Sequence[Job], out: Path) -> Written:
+    """The tables of a scenario from its folders, written as table.md, .csv, .tex and .json."""
+    results = collect(scenario.name, jobs)
+    theirs = None if scenario.paper is None else paper.values(scenario.paper)
+    made = tuple(
+        tables.build(
+            results,
+            title=scenario.title,
+            network=network,
+            choice=choice,
+            paper=theirs,
+            paper_note=scenario.paper_note,
+        )
+        for network, choice in VIEWS
+    )
+    said = verdict(results)
+    written = Written(scenario, results, made, out / scenario.name, "table", said)
+    _write(written, [said.sentence])
+    return written
+
+
+def write_study(scenario: Scenario, study: Study, jobs: Sequence[Job], out: Path) -> Written:
+    """The tables and curves of one ablation."""
+    results = collect(scenario.name, jobs)
+    title = f"{scenario.title}: {study.question}"
+    made = tuple(
+        tables.build(results, title=title, network=network, choice=choice)
+        for network, choice in VIEWS
+    )
+    written = Written(scenario, results, made, out / scenario.name / "ablations", slug(study.name))
+    _write(written, [])
+    return written
+
+
+def _write(written: Written, sentences: Sequence[str]) -> None:
+    folder, stem = written.folder, written.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [*(render.markdown(table) for table in written.tables), *sentences]
+    write_text(folder / f"{stem}.md", "\n\n".join(part.strip() for part in parts) + "\n")
+    write_text(folder / f"{stem}.csv", render.csv(written.tables))
+    write_text(folder / f"{stem}.tex", render.latex(written.tables))
+    write_text(folder / f"{stem}.json", json.dumps(written.to_dict(), indent=1) + "\n")

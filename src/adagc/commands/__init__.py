@@ -1,0 +1,1 @@
+"""The commands, by family. Heavy imports stay inside the functions."""

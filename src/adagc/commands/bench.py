@@ -1,0 +1,284 @@
+"""Commands around many runs: bench, tune, ablate, figures, theory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adagc.commands.common import make_parser, parse, print_json, quiet_start
+from adagc.errors import AdagcError, UsageError
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser, Namespace
+
+    from adagc.bench.engines import Engine
+    from adagc.bench.jobs import Job
+    from adagc.bench.results import Results
+    from adagc.bench.scenarios import Scenario
+
+
+def bench(argv: list[str]) -> None:
+    """Compare methods on scenarios: runs what is missing, then tables and a recommendation."""
+    parser = make_parser("bench", bench, "adagc bench demo-random --methods AN WAN AdaGC")
+    _add_scenarios(parser)
+    parser.add_argument(
+        "--methods", type=str, nargs="+", default=None, help="Titles; all methods by default."
+    )
+    parser.add_argument(
+        "--tuned", type=str, default=None, help="Folder of method options that adagc tune wrote."
+    )
+    _add_running(parser)
+    options = parse(parser, argv)
+    quiet_start()
+    from adagc.bench import jobs
+    from adagc.bench.outputs import write_tables
+    from adagc.methods import find, registry
+
+    titles = [find(name).title for name in options.methods or registry()]
+    planned: list[tuple[Scenario, list[Job]]] = []
+    for scenario in _scenarios(options):
+        if options.tuned is not None:
+            scenario = scenario.with_options(Path(options.tuned))
+        planned.append((scenario, jobs.plan(scenario, titles, Path(options.out), options.seeds)))
+    if not _run(options, [job for _, group in planned for job in group]):
+        return
+    found = [write_tables(s, group, Path(options.out)) for s, group in planned]
+    if options.json:
+        print_json({written.scenario.name: written.to_dict() for written in found})
+    else:
+        from adagc import console
+
+        for written in found:
+            console.stdout.print(written.terminal())
+            console.stdout.print(written.sentence, soft_wrap=True)
+            console.stdout.print(f"Tables: {written.folder}/table.md .csv .tex .json")
+    _complain([written.results for written in found])
+
+
+def ablate(argv: list[str]) -> None:
+    """Change one thing of AdaGC at a time: trigger, pseudo-labels, Mixup, and its numbers."""
+    parser = make_parser("ablate", ablate, "adagc ablate demo-random --studies trigger mixup")
+    _add_scenarios(parser)
+    parser.add_argument(
+        "--studies",
+        type=str,
+        nargs="+",
+        default=None,
+        help="trigger, pseudo-labels, mixup (the paper's), weight, patience, memory_momentum,"
+        " balance; all by default.",
+    )
+    _add_running(parser)
+    options = parse(parser, argv)
+    quiet_start()
+    from adagc.bench import ablate as ablations
+    from adagc.bench.outputs import write_study
+
+    planned = []
+    for scenario in _scenarios(options):
+        epochs = scenario.config(scenario.seeds[0]).epochs
+        names = options.studies or list(ablations.studies(epochs))
+        planned.append(
+            (scenario, ablations.plan(scenario, names, Path(options.out), options.seeds))
+        )
+    everything = [job for _, chosen in planned for group in chosen.values() for job in group]
+    if not _run(options, list({job.folder: job for job in everything}.values())):
+        return
+    found = [
+        write_study(scenario, study, group, Path(options.out))
+        for scenario, chosen in planned
+        for study, group in chosen.items()
+    ]
+    if options.json:
+        print_json([written.to_dict() for written in found])
+    else:
+        from adagc import console
+
+        for written in found:
+            console.stdout.print(written.terminal())
+        console.stdout.print(f"Tables and curves: {found[0].folder.parent}")
+    _complain([written.results for written in found])
+
+
+def figures(argv: list[str]) -> None:
+    """Draw the paper's figures, and more, from the finished runs of bench and ablate."""
+    parser = make_parser("figures", figures, "adagc figures demo-random demo-dominant --to figures")
+    _add_scenarios(parser)
+    parser.add_argument("--to", type=str, default="figures", help="Folder for PDF and PNG files.")
+    parser.add_argument("--only", type=str, nargs="+", default=None, help="Names of figures.")
+    parser.add_argument(
+        "--tuned", type=str, default=None, help="Folder of method options that the runs used."
+    )
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    options = parse(parser, argv)
+    quiet_start()
+    from adagc.bench import ablate as ablations
+    from adagc.bench import jobs
+    from adagc.bench.figures import draw_all
+    from adagc.bench.results import collect
+    from adagc.methods import registry
+
+    out, found = Path(options.out), []
+    for scenario in _scenarios(options):
+        if options.tuned is not None:
+            scenario = scenario.with_options(Path(options.tuned))
+        found.append(collect(scenario.name, jobs.plan(scenario, registry(), out, options.seeds)))
+        names = ablations.studies(scenario.config(scenario.seeds[0]).epochs)
+        groups = ablations.plan(scenario, names, out, options.seeds).values()
+        found.extend(collect(scenario.name, group) for group in groups)
+    if not any(results.finished for results in found):
+        raise AdagcError(f"{out} holds no finished run of these scenarios: run  adagc bench  first")
+    drawn = draw_all(found, Path(options.to), set(options.only) if options.only else None)
+    if options.json:
+        print_json(drawn)
+        return
+    from adagc import console
+
+    for name, files in drawn.items():
+        text = f"not drawn: {files}" if isinstance(files, str) else f"{files[0]}  {files[1]}"
+        console.stdout.print(f"{name:<14} {text}", soft_wrap=True)
+
+
+def theory(argv: list[str]) -> None:
+    """Check the paper's propositions on a run: predicted against observed noisy mAP."""
+    parser = make_parser("theory", theory, "adagc theory runs/demo/adagc")
+    parser.add_argument("run", type=str, help="Run folder.")
+    parser.add_argument("--network", type=str, default=None, help="teacher, network or averaged.")
+    parser.add_argument("--to", type=str, default=None, help="Folder of the figure; the run's own.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    options = parse(parser, argv)
+    quiet_start()
+    from adagc.bench import canvas
+    from adagc.bench.theory import measure
+    from adagc.bench.theory_figure import draw
+
+    found = measure(Path(options.run), options.network)
+    files = canvas.save(draw(found), Path(options.to or options.run) / "theory")
+    if options.json:
+        print_json({**found.to_dict(), "figure": [str(path) for path in files]})
+        return
+    from adagc import console
+
+    console.stdout.print(found.table())
+    console.stdout.print(found.sentence(), soft_wrap=True)
+    console.stdout.print(f"Figure: {files[0]}  {files[1]}", soft_wrap=True)
+
+
+def tune(argv: list[str]) -> None:
+    """Choose options of methods by noisy validation labels, on a share of the data."""
+
+
+# -- what bench and ablate share -------------------------------------------------------------
+
+
+def _add_scenarios(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "scenarios",
+        type=str,
+        nargs="+",
+        help="Names of shipped scenarios (demo-random, aid-random, ...) or folders of your own.",
+    )
+    parser.add_argument("--out", type=str, default="runs/bench", help="Folder of all runs.")
+    parser.add_argument("--seeds", type=int, nargs="+", default=None, help="Instead of its own.")
+    parser.add_argument("--epochs", type=int, default=None, help="Instead of the scenario's.")
+    parser.add_argument("--scenes", type=int, default=None, help="Of made-up data.")
+
+
+def _add_running(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--engine", choices=["local", "slurm"], default="local", help="Where runs are done."
+    )
+    parser.add_argument(
+        "--workers", type=int, default=None, help="Processes on this machine; one per core or GPU."
+    )
+    for name, kind, text in (
+        ("partition", str, "Slurm: where to submit."),
+        ("minutes", int, "Slurm: time limit of a job; a run that needs longer is requeued."),
+        ("cpus", int, "Slurm: cores of a job."),
+        ("gpus", int, "Slurm: GPUs of a job."),
+        ("memory", str, "Slurm: memory of a job, such as 16GB."),
+        ("runs_per_job", int, "Slurm: runs that share a job."),
+        ("parallel", int, "Slurm: jobs at the same time."),
+    ):
+        parser.add_argument(f"--{name}", type=kind, default=None, help=text)
+    parser.add_argument(
+        "--dry_run", action="store_true", help="Say what would run and how long, and do nothing."
+    )
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+
+
+def _scenarios(options: Namespace) -> list[Scenario]:
+    from adagc.bench.scenarios import load
+
+    found = [load(name) for name in options.scenarios]
+    names = [scenario.name for scenario in found]
+    if len(set(names)) < len(names):
+        raise UsageError("two scenarios have the same name: rename the folder of one")
+    return [
+        scenario.with_settings(epochs=options.epochs, scenes=options.scenes) for scenario in found
+    ]
+
+
+def _run(options: Namespace, jobs: list[Job]) -> bool:
+    """Do what is missing; False after a dry run."""
+    from adagc import console
+    from adagc.bench.estimate import seconds_left, spoken
+    from adagc.bench.results import collect
+
+    engine = _engine(options)
+    missing = [job for job in jobs if job.status != "finished"]
+    known = [
+        collect(name, [job for job in jobs if job.scenario == name])
+        for name in dict.fromkeys(job.scenario for job in jobs)
+    ]
+    workers = getattr(engine, "workers", options.parallel or 1)
+    left = seconds_left(missing, known, workers)
+    time = "" if left is None else f", about {spoken(left)} on {workers} worker(s)"
+    summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
+    if options.dry_run:
+        if options.json:
+            todo = [
+                {"run": job.name, "folder": job.folder, "status": job.status} for job in missing
+            ]
+            print_json({"runs": len(jobs), "to_do": todo, "seconds": left})
+        else:
+            for job in missing:
+                console.stdout.print(f"{job.status:<8}  {job.name}", soft_wrap=True)
+            console.stdout.print(summary)
+        return False
+    console.stderr.print(summary)
+    if missing:
+        with console.bench_bar(missing) as bar:
+            engine.run(missing, bar)
+    return True
+
+
+def _engine(options: Namespace) -> Engine:
+    from adagc.bench.engines import LocalEngine
+
+    slurm: dict[str, Any] = {
+        name: options[name]
+        for name in ("partition", "minutes", "cpus", "gpus", "memory", "runs_per_job", "parallel")
+        if options[name] is not None
+    }
+    if options.engine == "local":
+        if slurm:
+            raise UsageError(f"--{next(iter(slurm))} is for --engine slurm")
+        return LocalEngine(options.workers)
+    if options.workers is not None:
+        raise UsageError("--workers is for --engine local; --parallel limits jobs on a cluster")
+    from adagc.bench.slurm import SlurmEngine
+
+    return SlurmEngine(Path(options.out), **slurm)
+
+
+def _complain(results: Sequence[Results]) -> None:
+    """End with exit code 1 if runs failed; the tables are written by then."""
+    reasons = [
+        f"{label}, {reason}"
+        for found in results
+        for label, several in found.failed.items()
+        for reason in several
+    ]
+    if reasons:
+        raise AdagcError(f"{len(reasons)} run(s) failed, the first: {reasons[0]}")

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from adagc.bench.engines import LocalEngine
+from adagc.bench.jobs import make_job, plan
+from adagc.bench.results import collect
+from adagc.bench.work import BusyError, claimed, failure_of, perform
+from adagc.errors import UsageError
+from tiny import write_scenario
+
+
+def test_two_workers_do_all_jobs_and_one_failure_does_not_stop_the_others(tmp_path):
+    scenario = write_scenario(tmp_path / "tiny")
+    good = plan(scenario, ["AN", "WAN"], tmp_path / "out", [0])
+    bad = make_job(scenario.with_settings(backbone="no_such_net"), "AN", 0, tmp_path / "out")
+    events = []
+    LocalEngine(2).run([bad, *good], events.append)
+    ends = {event.job.folder: event.kind for event in events if event.kind != "epoch"}
+    assert ends == {bad.folder: "failed", good[0].folder: "finished", good[1].folder: "finished"}
+    assert [event.epoch for event in events if event.job == good[0] and event.epoch] == [1, 2]
+    found = collect("tiny", [*good, bad])
+    assert [result.method for result in found.finished] == ["AN", "WAN"]
+    assert "no_such_net" in found.failed["AN"][0]
+    assert "no_such_net" in failure_of(bad)
+    assert bad.status == "failed"
+    # What is finished is small: nothing to continue from.
+    assert not list(Path(good[0].folder).glob("*.ckpt"))
+
+
+def test_results_say_what_the_folders_say(tiny, tmp_path):
+    (job,) = plan(tiny, ["AdaGC"], tmp_path / "out", [1])
+    perform(job)
+    (result,) = collect("tiny", [job]).finished
+    scores = json.loads((Path(job.folder) / "scores.json").read_text())
+    assert result.networks == scores["networks"]
+    assert set(result.networks) == {"network", "teacher", "averaged"}
+    wanted = scores["networks"]["teacher"]["best"]["mean_f1"]
+    assert result.scores("teacher", "best").mean_f1 == wanted
+    assert result.scores("nobody", "last") is None
+    predictions, truth = result.predictions("network", "last"), result.truth()
+    assert predictions.shape == truth.shape == (24, len(scores["classes"]))
+    assert (
+        truth.sum(axis=0).tolist() == scores["networks"]["network"]["last"]["per_class"]["support"]
+    )
+
+
+def test_a_finished_job_is_not_done_again(tiny, tmp_path):
+    (job,) = plan(tiny, ["AN"], tmp_path / "out", [0])
+    perform(job)
+    before = {path: path.stat().st_mtime_ns for path in Path(job.folder).rglob("*")}
+    perform(job)
+    assert before == {path: path.stat().st_mtime_ns for path in Path(job.folder).rglob("*")}
+
+
+def test_a_job_in_work_is_left_alone(tiny, tmp_path):
+    (job,) = plan(tiny, ["AN"], tmp_path / "out", [0])
+    with claimed(job), pytest.raises(BusyError, match="seed 0"):
+        perform(job)
+    perform(job)
+    assert job.status == "finished"
+
+
+def test_a_failure_is_forgotten_once_it_works(tiny, tmp_path):
+    (job,) = plan(tiny, ["AN"], tmp_path / "out", [0])
+    job.failure.parent.mkdir(parents=True)
+    job.failure.write_text('{"error": "no more room"}')
+    assert job.status == "failed"
+    perform(job)
+    assert job.status == "finished"
+    assert not job.failure.exists()
+
+
+def test_a_killed_worker_fails_its_job_alone_and_the_job_goes_on_next_time(tmp_path):
+    scenario = write_scenario(tmp_path / "tiny", epochs=400)
+    (long,) = plan(scenario, ["AN"], tmp_path / "out", [0])
+    (short,) = plan(scenario.with_settings(epochs=2), ["AN"], tmp_path / "out", [0])
+    events = []
+
+    def tell(event):
+        events.append(event)
+        if event.kind == "epoch" and event.job == long and event.epoch == 3:
+            _kill_children()
+
+    LocalEngine(1).run([long, short], tell)
+    ends = {event.job.folder: event for event in events if event.kind in ("finished", "failed")}
+    assert ends[long.folder].kind == "failed"
+    assert "SIGKILL" in ends[long.folder].text
+    assert ends[short.folder].kind == "finished"
+    assert 3 <= long.epochs_done < 400
+
+
+def _kill_children():
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    for child in map(int, children):
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(child, signal.SIGKILL)
+
+
+def test_workers_share_the_cores_without_overlap():
+    engine = LocalEngine(2)
+    engine.cores, engine.gpus = list(range(8)), []
+    assert engine.share(0) == ([0, 1, 2, 3], None)
+    assert engine.share(1) == ([4, 5, 6, 7], None)
+    engine.workers = 16
+    assert [engine.share(i)[0] for i in (0, 7, 8)] == [[0], [7], [0]]
+    engine.gpus = ["3", "5"]
+    assert [engine.share(i)[1] for i in range(3)] == ["3", "5", "3"]
+    with pytest.raises(UsageError):
+        LocalEngine(0)
+
+
+def test_the_bench_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_path):
+    write_scenario(tmp_path / "tiny", epochs=6)
+    words = ["bench", str(tmp_path / "tiny"), "--methods", "AN", "AdaGC", "--seeds", "0",
+             "--workers", "1"]  # fmt: skip
+    command = [sys.executable, "-m", "adagc", *words]
+    whole = [*command, "--out", str(tmp_path / "whole")]
+    subprocess.run(whole, check=True, capture_output=True)
+    broken = [*command, "--out", str(tmp_path / "broken")]
+    for lines in (2, 8):
+        process = subprocess.Popen(broken, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)  # fmt: skip
+        while _epochs(tmp_path / "broken") < lines and process.poll() is None:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run(broken, check=True, capture_output=True)
+    tables = [json.loads((tmp_path / name / "tiny" / "table.json").read_text())
+              for name in ("whole", "broken")]  # fmt: skip
+    assert _without_times(tables[0]) == _without_times(tables[1])
+    weights = sorted(path.relative_to(tmp_path / "whole")
+                     for path in (tmp_path / "whole").rglob("weights/*"))  # fmt: skip
+    assert len(weights) >= 4
+    for path in weights:
+        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
+
+
+def _epochs(folder: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in folder.rglob("history.jsonl"))
+
+
+def _without_times(value):
+    if isinstance(value, dict):
+        return {
+            key: _without_times(inner)
+            for key, inner in value.items()
+            if "seconds" not in key and key not in ("sentence", "cost", "verdict")
+        }
+    return [_without_times(inner) for inner in value] if isinstance(value, list) else value

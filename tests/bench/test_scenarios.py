@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from adagc.bench.scenarios import SHIPPED, load, shipped
+from adagc.cli import main
+from adagc.errors import UsageError
+from adagc.methods import registry
+from tiny import TINY, write_scenario
+
+VARIABLES = ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_TRUTH")
+
+
+@pytest.fixture
+def somewhere(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "somewhere")
+
+
+def test_the_scenarios_of_the_paper_and_more_are_there():
+    wanted = {
+        "demo-random", "demo-dominant", "aid-random", "aid-manual", "ucm-random", "reben-random",
+        "reben-dominant", "folder",
+    }  # fmt: skip
+    assert wanted <= set(shipped())
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_scenarios_can_be_loaded(name, somewhere):
+    scenario = load(name)
+    assert scenario.name == name
+    assert len(scenario.seeds) >= 3
+    assert scenario.config(7).seed == 7
+    assert scenario.options.keys() <= registry().keys()
+    for title, options in scenario.options.items():
+        registry()[title](**options)
+
+
+def test_a_scenario_takes_over_the_methods_of_the_one_it_stands_on(somewhere):
+    below, above = load("aid-random"), load("aid-manual")
+    assert below.told("LL-R") == above.told("LL-R") == {"final": 0.25}
+    assert below.told("AdaGC")["weight"] == 9
+    assert above.told("AdaGC")["weight"] == 8
+    assert (above.settings["scheme"], above.settings["size"]) == (None, 96)
+
+
+def test_another_seed_draws_other_labels_unless_they_are_given_or_fixed(tmp_path):
+    assert write_scenario(tmp_path / "a").config(3).label_seed == 3
+    fixed = write_scenario(tmp_path / "b", {"redraw": False}, label_seed=5)
+    assert (fixed.config(3).label_seed, fixed.config(3).seed) == (5, 3)
+    (tmp_path / "labels.csv").write_text("image,label\n")
+    given = write_scenario(tmp_path / "c", scheme=None, labels=str(tmp_path / "labels.csv"))
+    assert given.config(3).label_seed == 0
+
+
+def test_options_of_another_folder_win(tmp_path):
+    scenario = write_scenario(tmp_path / "a")
+    (tmp_path / "a" / "wan.yaml").write_text("method: {title: WAN, weight: 0.5}")
+    tuned = tmp_path / "tuned"
+    tuned.mkdir()
+    (tuned / "x.yaml").write_text("method: {title: ll-r, final: 0.3}")
+    scenario = load(str(tmp_path / "a")).with_options(tuned)
+    assert scenario.told("LL-R") == {"final": 0.3}
+    assert scenario.told("WAN") == {"weight": 0.5}
+    assert scenario.told("AN") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epoch": 3}, ("'epoch'", "epochs")),
+        ({"root": "${ADAGC_NOWHERE}/x"}, ("ADAGC_NOWHERE", "not set")),
+        ({"bench": {"seed": [1]}}, ("seed", "seeds")),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, change, words):
+    (tmp_path / "scenario.yaml").write_text(yaml.safe_dump({**TINY, **change}))
+    with pytest.raises(UsageError) as error:
+        load(str(tmp_path))
+    assert all(word in str(error.value) for word in words)
+
+
+def test_an_unknown_scenario_is_answered_with_the_nearest(capsys):
+    assert main(["bench", "aid-rndom"]) == 2
+    assert "did you mean aid-random?" in capsys.readouterr().err
+
+
+def test_train_reads_the_method_files_of_a_scenario(tmp_path):
+    write_scenario(tmp_path / "a")
+    (tmp_path / "a" / "wan.yaml").write_text("base: scenario.yaml\nmethod: WAN\n")
+    out = tmp_path / "run"
+    assert main(["train", "--config", str(tmp_path / "a" / "wan.yaml"), "--out", str(out)]) == 0
+    assert yaml.safe_load((out / "config.yaml").read_text())["method"]["title"] == "WAN"
+
+
+def test_shipped_files_lie_in_the_package():
+    assert SHIPPED.is_dir()
+    assert SHIPPED.parent.name == "adagc"
