@@ -147,8 +147,8 @@ def _obituary(code: int | None) -> str:
     return f"the process that trained it ended with code {code}"
 
 
-def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
-    """The life of a worker process."""
+def settle(cores: list[int], gpu: str | None) -> None:
+    """Keep this process to its share of the machine."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     if hasattr(os, "sched_setaffinity"):  # Linux
         os.sched_setaffinity(0, cores)
@@ -158,10 +158,14 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     import torch
 
-    from adagc.bench.work import BusyError, perform
-
     torch.set_num_threads(len(cores))
     logging.getLogger("adagc").setLevel(logging.INFO)
+
+
+def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
+    """The life of a worker process."""
+    settle(cores, gpu)
+    from adagc.bench.work import BusyError, perform
 
     def on_epoch(line: dict[str, Any]) -> None:
         pipe.send(("epoch", line["epoch"]))

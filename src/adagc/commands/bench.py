@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,71 @@ def theory(argv: list[str]) -> None:
 
 def tune(argv: list[str]) -> None:
     """Choose options of methods by noisy validation labels, on a share of the data."""
+    parser = make_parser("tune", tune, "adagc tune demo-random --methods LL-R AdaGC --workers 2")
+    parser.add_argument("scenario", type=str, help="Name of a shipped scenario, or a folder.")
+    parser.add_argument(
+        "--methods", type=str, nargs="+", default=None, help="Titles; all with a grid by default."
+    )
+    parser.add_argument("--out", type=str, default="runs/bench", help="Folder of all runs.")
+    parser.add_argument(
+        "--to", type=str, default=None, help="Folder for the YAML files; OUT/SCENARIO/tuned."
+    )
+    parser.add_argument(
+        "--search",
+        choices=["grid", "tpe"],
+        default="grid",
+        help="The paper's grid, or Optuna's TPE.",
+    )
+    parser.add_argument("--trials", type=int, default=None, help="At most so many per method.")
+    parser.add_argument("--share", type=float, default=0.5, help="Of the training images.")
+    parser.add_argument("--epochs", type=int, default=10, help="Of every trial.")
+    parser.add_argument("--seeds", type=int, nargs="+", default=None, help="The first by default.")
+    parser.add_argument(
+        "--by", choices=["last", "best"], default="last", help="Epoch at which a trial is judged."
+    )
+    parser.add_argument("--workers", type=int, default=1, help="Processes that share the trials.")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    options = parse(parser, argv)
+    quiet_start()
+    from adagc import console
+    from adagc.bench.scenarios import load
+    from adagc.bench.tune import pooled_correlation, tune_all
+    from adagc.methods import find, registry
+
+    scenario = load(options.scenario)
+    if options.methods is None:
+        titles = [title for title, method in registry().items() if method.grid]
+    else:
+        titles = [find(name).title for name in options.methods]
+    studies = tune_all(
+        scenario,
+        titles,
+        Path(options.out),
+        workers=options.workers,
+        say=lambda text: console.stderr.print(text, soft_wrap=True),
+        sampler=options.search,
+        trials=options.trials,
+        share=options.share,
+        epochs=options.epochs,
+        seeds=options.seeds,
+        by=options.by,
+    )
+    folder = Path(options.to) if options.to else Path(options.out) / scenario.name / "tuned"
+    written = [study.write(folder) for study in studies if study.best is not None]
+    pooled = pooled_correlation(studies)
+    if options.json:
+        print_json(
+            {
+                "studies": [study.to_dict() for study in studies],
+                "correlation": asdict(pooled),
+                "files": [str(path) for path in written],
+            }
+        )
+        return
+    for study in studies:
+        console.stdout.print(study.table())
+        console.stdout.print(study.sentence(), soft_wrap=True)
+    console.stdout.print(f"Options: {folder}  (adagc bench {options.scenario} --tuned {folder})")
 
 
 # -- what bench and ablate share -------------------------------------------------------------
