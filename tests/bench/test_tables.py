@@ -184,7 +184,10 @@ def test_rows_say_what_is_missing():
     assert by_label(tables.build(started))["GR"].state == "not finished"
     blind = replace(results, finished=tuple(replace(r, networks={}) for r in results.finished))
     assert by_label(tables.build(blind))["LAC"].state == "no clean labels to test with"
-    assert by_label(tables.build(results, network="averaged"))["LAC"].state == "no averaged network"
+    assert (
+        by_label(tables.build(results, network="averaged"))["LAC"].state
+        == "no network called averaged"
+    )
 
 
 def test_student_and_teacher_of_real_runs(tmp_path):
@@ -217,7 +220,7 @@ def test_a_teacher_stands_in_for_an_average_that_is_not_there():
     found = by_label(tables.build(results, network="averaged"))
     assert list(found) == ["AN", "AdaGC (teacher)"]
     assert found["AdaGC (teacher)"].cells[MAP].mean == pytest.approx(61.0)
-    assert found["AN"].state == "no averaged network"
+    assert found["AN"].state == "no network called averaged"
 
 
 # -- how it looks -------------------------------------------------------------------------------
@@ -259,9 +262,11 @@ def test_the_terminal_shows_everything_in_100_columns():
     assert "Table III (reBEN-Random), made with reBEN, 237,871 patches, ResNet-34" in " ".join(
         text.split()
     )
-    assert "\x1b[1m68.3" in styled  # AdaGC is best
+    assert "\x1b[1m68.4" in styled  # AdaGC is best
     assert "\x1b[3m" in styled
-    assert "paper" not in printed(tables.build(results))[0]
+    alone, _ = printed(tables.build(results, title="[red]Demo[/]"))
+    assert "values are theirs" not in alone
+    assert "[red]Demo[/]" in alone
 
 
 def test_a_single_run_has_room_for_all_decimals_and_failures_are_told():
@@ -318,7 +323,7 @@ def test_csv_and_json_hold_the_same_unrounded_numbers():
 
 # -- LaTeX --------------------------------------------------------------------------------------
 
-NASTY = "50 % of A&B_c #1 {x} $y$ ~ ^ \\ `q` <a|b> λ = 0.5 γ′ ± Łódź naïve 日本 ö ß --x … ᵃ†"
+NASTY = "50 % of A&B_c #1 {x} $y$ ~ ^ \\ `q` <a|b> λ = 0.5 γ′ ± Łódź naïve 日本 ö ß --x ---y … ᵃ†"
 
 
 def test_latex_is_ascii_and_escaped():
@@ -339,6 +344,7 @@ def test_latex_is_ascii_and_escaped():
 def test_latex_never_holds_what_pdflatex_cannot_read(text):
     spelt = render.escape(text)
     assert spelt.isascii()
+    assert spelt.isprintable()
     assert not re.search(r"(?<!\\)[&%#_]", spelt)
     bare = spelt.replace(r"\{", "").replace(r"\}", "")
     assert bare.count("{") == bare.count("}")

@@ -109,3 +109,9 @@ def expected_ap(member: Sequence[int], scores: Sequence[float], kept: int) -> fl
     q = (kept - 1) / (len(places) - 1) if len(places) > 1 else 1.0
     ranks = mean([1 / shown for _, shown in places.values()])
     return q * ap(member, scores) + (1 - q) * ranks
+
+
+def allowance(beta: float, positives: int) -> float:
+    """By how much Proposition 1 is too low at most: β (H_P - 1) / (P - 1)."""
+    harmonic = math.fsum(1 / i for i in range(1, positives + 1))
+    return beta * (harmonic - 1) / (positives - 1) if positives > 1 else 0.0

@@ -30,7 +30,7 @@ class Friedman:
     chi_squared: float
     f: float  # Iman and Davenport's statistic, less conservative than chi-squared
     degrees: tuple[int, int]  # of freedom of f
-    p: float  # of f
+    p: float  # of f; never less than blocks of that number and size can show
 
 
 def ranks(scores: Scores) -> NDArray[np.float64]:
@@ -58,7 +58,9 @@ def friedman(scores: Scores) -> Friedman:
     room = n * (k - 1) - chi_squared  # 0 if all blocks agree
     f = (n - 1) * chi_squared / room if room > 1e-9 else math.inf
     degrees = (k - 1, (k - 1) * (n - 1))
-    return Friedman(mean_ranks, chi_squared, f, degrees, f_survival(f, *degrees))
+    # The F distribution is an approximation for many blocks; so often all of them agree by chance.
+    by_chance = math.exp(-(n - 1) * math.lgamma(k + 1))
+    return Friedman(mean_ranks, chi_squared, f, degrees, max(by_chance, f_survival(f, *degrees)))
 
 
 def critical_difference(methods: int, blocks: int, alpha: float = 0.05) -> float:

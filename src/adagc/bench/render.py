@@ -27,10 +27,9 @@ _REASON = 60  # characters of a failure inside a table
 def terminal(table: Table) -> rich.table.Table:
     """For a terminal of 100 columns: one decimal less than in print where deviations follow."""
     shown = rich.table.Table(
-        title=table.title,
+        title=Text(table.title, style="bold"),  # as text, since words in brackets are not styles
         title_justify="left",
-        title_style="bold",
-        caption="\n".join(["", *_notes(table, whole_failures=True)]),
+        caption=Text("\n".join(["", *_notes(table, whole_failures=True)]), style="dim"),
         caption_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -55,14 +54,14 @@ def terminal(table: Table) -> rich.table.Table:
 
 
 def _terminal_cells(row: Row, *, fewer: int, paper: bool) -> Iterable[Text]:
-    yield Text(row.label + row.footnote + (f" {row.state}" if row.cells and row.state else ""))
+    state = f" ({row.state})" if row.cells and row.state else ""
+    yield Text.assemble(row.label + row.footnote, (state, "dim"))
     if row.cells:
         for metric in METRICS:
             cell = row.cells[metric.key]
-            text = Text(_number(cell.mean, metric, fewer), style=_STYLES[cell.mark])
-            if cell.deviation is not None:
-                text.append(f"±{_number(cell.deviation, metric, fewer)}", style="dim")
-            yield text
+            spread = "" if cell.deviation is None else f"±{_number(cell.deviation, metric, fewer)}"
+            mean = _number(cell.mean, metric, fewer)
+            yield Text.assemble((mean, _STYLES[cell.mark]), (spread, "dim"))
     else:
         yield Text(row.state.partition(":")[0], style="red")
         yield from (Text() for _ in METRICS[1:])
@@ -140,9 +139,9 @@ def _latex_table(table: Table) -> str:
     beside = _beside(table)
     columns = 1 + len(METRICS) + len(beside) + 1
     lines = [
-        r"\begin{table*}[htbp]",
+        r"\begin{table*}[!tp]",
         r"\centering",
-        rf"\caption{{{escape(table.title)}}}",
+        rf"\caption{{{escape(table.title)}}}\smallskip",
         r"\resizebox{\textwidth}{!}{%",
         rf"\begin{{tabular}}{{l{'c' * len(METRICS)}{'r' * len(beside)}r}}",
         r"\toprule",
@@ -186,7 +185,7 @@ def _latex_cell(cell: Cell, metric: Metric) -> str:
 
 
 _SIGNS = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "\0": "{}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "`": r"\textasciigrave{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
@@ -194,6 +193,7 @@ _SIGNS = {
     "–": "--", "—": "---", "…": r"\dots{}", "‘": "`", "’": "'", "“": "``", "”": "''",
     "\N{NO-BREAK SPACE}": "~", "ᵃ": r"\textsuperscript{a}", "†": r"$^{\dagger}$", "′": r"$'$",
     "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ł": r"\l{}",
+    "Ł": r"\L{}",
     "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "Ω": r"$\Omega$",
 }  # fmt: skip
 _ACCENTS = {
@@ -208,15 +208,16 @@ def escape(text: str) -> str:
     >>> print(escape("50 % of R&D, α ≤ 0.1, café --resume"))
     50 \% of R\&D, $\alpha$ $\leq$ 0.1, caf\'{e} -{}-resume
     """
-    spelt = "".join(map(_spelt, unicodedata.normalize("NFC", text.replace("--", "-\0-"))))
-    return spelt.replace("\0", "{}")
+    # Two hyphens would become a dash; twice, since what is replaced does not overlap.
+    apart = text.replace("--", "-\0-").replace("--", "-\0-")
+    return "".join(map(_spelt, unicodedata.normalize("NFC", apart)))
 
 
 def _spelt(sign: str) -> str:
     if sign in _SIGNS:
         return _SIGNS[sign]
     if sign.isascii():
-        return sign
+        return sign if sign.isprintable() else " "
     greek = re.fullmatch(r"GREEK SMALL LETTER (\w+)", unicodedata.name(sign, ""))
     if greek and greek[1] != "OMICRON":
         return rf"$\{greek[1].lower().replace('lamda', 'lambda')}$"

@@ -213,7 +213,7 @@ def _state(row: Row, results: Results, label: str, network: str) -> str:
         return "" if scored == row.planned else f"{scored} of {row.planned} runs"
     if row.finished:
         tested = any(run.networks for run in results.of(label))
-        return f"no {network} network" if tested else "no clean labels to test with"
+        return f"no network called {network}" if tested else "no clean labels to test with"
     if row.failures:
         return f"failed: {row.failures[0]}"
     folders = [job.folder for job in results.jobs if job.label == label]

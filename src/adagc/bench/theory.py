@@ -24,9 +24,11 @@ positives, K of them observed, no wrong labels):
     a long list, but never nothing. The value may exceed 1.
 
     Flips drawn with equal chances: E[AP_c] = q AP*_c + (1 - q) mean(1 / rank), the mean over true
-    positives, q = (K - 1) / (P - 1). So Proposition 1 is a little too low, by the order of
-    log(P) / P. Random single positives are such flips only if the scores of a class do not depend
-    on how many other classes an image has: an image with one class never loses it.
+    positives, q = (K - 1) / (P - 1). So Proposition 1 is too low, by up to β_c (H_P - 1) / (P - 1)
+    with the harmonic number H_P: nothing for thousands of positives, much for ten. Random single
+    positives are such flips only if the scores of a class do not depend on how many other classes
+    an image has: one class of k is kept with a chance of 1 / k, the only one always. But a network
+    that is trained on such labels learns that very chance, and AP_c comes out higher.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ class Theory:
     network: str
     classes: tuple[str, ...]
     left_out: tuple[str, ...]  # classes without an observed true positive
-    beta: Floats  # (C,)
+    support: NDArray[np.int64]  # (C,) true positives
+    beta: Floats  # (C,) share of them that was not observed
     wrong: int  # observed positives that the truth lacks; the propositions know none
     epochs: tuple[int, ...]  # E of them
     trigger: int | None  # the epoch after which the method began to correct labels
@@ -135,6 +138,12 @@ class Theory:
     def propositions(self) -> tuple[Proposition, Proposition]:
         """What both say."""
         return propose(1, self.beta, self.clean_ap), propose(2, self.beta, self.clean_ap)
+
+    @cached_property
+    def allowance(self) -> float:
+        """By how much Proposition 1 may be too low for want of images, mean over the classes."""
+        harmonic = np.array([np.sum(1 / np.arange(1, count + 1)) for count in self.support])
+        return float(np.mean(self.beta * (harmonic - 1) / np.maximum(self.support - 1, 1)))
 
     @cached_property
     def mean_alpha(self) -> Floats:
@@ -184,7 +193,9 @@ class Theory:
             "network": self.network,
             "classes": list(self.classes),
             "left_out": list(self.left_out),
+            "support": self.support.tolist(),
             "beta": _plain(self.beta),
+            "allowance": _plain(self.allowance),
             "wrong": self.wrong,
             "trigger": self.trigger,
             "peaks": self.peaks.to_dict(),
@@ -247,13 +258,18 @@ class Theory:
 
     def _caption(self) -> str:
         notes = ["Errors: root mean square over epochs. α and Rec* at threshold 0.5."]
+        if self.trigger is not None:
+            notes.append("* is the trigger.")
+        if self.allowance >= 0.005:
+            low = f"{100 * self.allowance:.1f}"
+            notes.append(f"So few images make Proposition 1 up to {low} too low for random flips.")
         if max(said.full.max() for said in self.propositions) > 1:
             notes.append("Proposition 2 is an upper bound and may exceed 100.")
         if self.left_out:
             total = len(self.classes) + len(self.left_out)
             notes.append(
                 f"Over {len(self.classes)} of {total} classes; no observed true positive in the"
-                f" validation images: {', '.join(self.left_out)}."
+                f" validation images: {'; '.join(self.left_out)}."
             )
         if self.wrong:
             what = "positive is" if self.wrong == 1 else "positives are"
@@ -267,14 +283,14 @@ class Theory:
         return sorted({*spread, *(i for i, epoch in enumerate(self.epochs) if epoch in marks)})
 
     def _named(self, i: int) -> str:
-        epoch = self.epochs[i]
-        marks = {
-            "noisy peak": epoch == self.peaks.noisy,
-            "clean peak": epoch == self.peaks.clean,
-            "trigger": epoch == self.trigger,
+        epoch, peaks = self.epochs[i], self.peaks
+        both = {
+            (True, True): " both peaks",
+            (True, False): " noisy peak",
+            (False, True): " clean peak",
         }
-        names = ", ".join(name for name, there in marks.items() if there)
-        return f"{epoch} {names}".strip().replace("noisy peak, clean peak", "both peaks")
+        mark = "*" if epoch == self.trigger else ""
+        return f"{epoch}{mark}{both.get((epoch == peaks.noisy, epoch == peaks.clean), '')}"
 
     def sentence(self) -> str:
         """What was found, in two sentences."""
@@ -289,13 +305,14 @@ class Theory:
             for number in (1, 2)
         }
         better = 1 if len(where[1]) >= len(where[2]) else 2
-        other = where[3 - better]
-        share = f"{len(where[better])} of {len(self.epochs)} epochs"
-        if other:
-            share += f" (Proposition {3 - better} in {_spans(other)})"
+        total, below = len(self.epochs), int((self.noisy < self.clean).sum())
+        share = f"{'all ' if len(where[better]) == total else ''}{len(where[better])}"
+        if where[3 - better]:
+            share += f" (Proposition {3 - better} in {_spans(where[3 - better])})"
         return (
-            f"Proposition {better} is nearer to the noisy mAP in {share}; the root-mean-square"
-            f" error is {first:.1f} points for Proposition 1 and {second:.1f} for Proposition 2."
+            f"The noisy mAP lies below the clean one in {below} of {total} epochs, and Proposition"
+            f" {better} is nearer to it in {share}: the root-mean-square error is {first:.1f}"
+            f" points for Proposition 1 and {second:.1f} for Proposition 2."
         )
 
     def _theorem(self) -> str:
@@ -350,6 +367,7 @@ def measure(run: Run | Path | str, network: str | None = None) -> Theory:
         network=network,
         classes=_pick(labels["classes"], judged),
         left_out=_pick(labels["classes"], ~judged),
+        support=counts["true"][judged],
         beta=counts["flipped"][judged] / counts["true"][judged],
         wrong=int(counts["wrong"].sum()),
         epochs=tuple(int(line["epoch"]) for line in lines),

@@ -44,20 +44,30 @@ def draw(theory: Theory) -> Figure:
 def _draw_maps(axes: Axes, theory: Theory) -> None:
     """Observed mAP and what the propositions make of the clean one."""
     _mark_trigger(axes, theory)
-    # In this order the legend's columns hold: observed, Proposition 1, Proposition 2, peaks.
+    # In this order the legend's columns hold: observed, Proposition 1, Proposition 2, the rest.
     _curve(axes, theory, theory.clean, _CLEAN, label="clean mAP*, observed", linewidth=1.8)
     _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP, observed", linewidth=1.8)
     for number, (said, colour) in enumerate(zip(theory.propositions, _PROPOSED, strict=True), 1):
-        name = f"Proposition {number}"
-        _curve(axes, theory, said.full, colour, label=name)
+        name, top = f"Proposition {number}", 100 * float(said.full.max())
+        _curve(axes, theory, said.full, colour, label=name + _beyond(top))
         _curve(axes, theory, said.plain, colour, DASHES[1], label=f"{name} without Cov")
+    low = 100 * theory.propositions[0].full
+    axes.fill_between(
+        theory.epochs,
+        low,
+        low + 100 * theory.allowance,
+        color=_FIRST,
+        alpha=0.15,
+        linewidth=0,
+        label="Proposition 1, few images",
+    )
+    star: dict[str, Any] = {"marker": "*", "markersize": 10, "linestyle": "none", "zorder": 5}
     for label, epoch, values, colour in (
-        ("clean peak", theory.peaks.clean, theory.clean, _CLEAN),
-        ("noisy peak", theory.peaks.noisy, theory.noisy, _NOISY),
+        ("peaks", theory.peaks.clean, theory.clean, _CLEAN),
+        ("_noisy peak", theory.peaks.noisy, theory.noisy, _NOISY),
     ):
         at = 100 * values[theory.epochs.index(epoch)]
-        star: dict[str, Any] = {"marker": "*", "markersize": 10, "linestyle": "none"}
-        axes.plot(epoch, at, color=colour, markeredgecolor="white", label=label, zorder=5, **star)
+        axes.plot([epoch], [at], color=colour, markeredgecolor="white", label=label, **star)
     seen = [theory.clean, theory.noisy, *(p.full for p in theory.propositions)]
     # A weight of 1 / (1 - β) can lead far above 100; there the axis ends and the line leaves it.
     axes.set_ylim(0, min(100.0, 108 * max(float(values.max()) for values in seen)))
@@ -100,13 +110,18 @@ def _draw_classes(axes: Axes, theory: Theory) -> None:
 def _draw_assumption(axes: Axes, theory: Theory) -> None:
     """Proposition 1 assumes that both lines are one, Proposition 2 that α stays at 0."""
     _mark_trigger(axes, theory, named=False)
-    _curve(axes, theory, theory.mean_recall, _RECALL, label="of the true ones, mean Rec*")
-    _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the flipped ones, mean α")
+    _curve(axes, theory, theory.mean_recall, _RECALL, label="of all, mean Rec*")
+    _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the flipped, mean α")
     axes.set_ylim(0, 100)
-    _title(axes, "(c) positives found at 0.5")
+    _title(axes, "(c) positives predicted at 0.5")
     axes.set_xlabel("epoch")
-    axes.set_ylabel("share predicted, %")
-    axes.legend(fontsize=_SMALL, frameon=False, loc="best")
+    axes.set_ylabel("share of positives, %")
+    # White behind it: the line of the trigger must not run through the words.
+    axes.legend(fontsize=_SMALL, loc="upper left", handlelength=1.6, edgecolor="none", framealpha=1)
+
+
+def _beyond(top: float) -> str:
+    return f" (up to {top:.0f})" if top > 100 else ""
 
 
 def _curve(

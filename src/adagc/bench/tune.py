@@ -251,8 +251,8 @@ class Study:
         """How it was chosen, for people."""
         seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
         return (
-            f"{self.share * 100:g} % of the training images, {self.epochs} epochs ({self.by} one"
-            f" judged), {seeds}"
+            f"{self.share * 100:g} % of the training images, {self.by} of {self.epochs} epochs,"
+            f" {seeds}"
         )
 
     def sentence(self) -> str:
@@ -272,9 +272,8 @@ class Study:
         if clean.lost is not None:
             text += f" In hindsight the choice costs {clean.lost * 100:.2f} clean test mAP"
             if clean.test is not None:
-                text += (
-                    f"; noisy validation and clean test rank the trials alike at {clean.test:.2f}"
-                )
+                text += f", and noisy validation ranks {clean.trials} trials as clean test does"
+                text += f" with a correlation of {clean.test:.2f} (Spearman)"
             text += "."
         return text
 
@@ -282,31 +281,38 @@ class Study:
         """All trials, best first."""
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold", title_justify="left")
-        table.title = f"{self.method} on {self.scenario}: {self.protocol}"
-        for name in self.space:
-            table.add_column(name, justify="right")
-        table.add_column("noisy\nmAP", justify="right")
-        if len(self.seeds) > 1:
-            for seed in self.seeds:
-                table.add_column(f"seed\n{seed}", justify="right")
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", collapse_padding=True)
+        table.title = Text(f"{self.method} on {self.scenario}: {self.protocol}")
+        table.title_justify = table.caption_justify = "left"
         tested = any(clean is not None and clean.test is not None for clean in self.hindsight)
-        if tested:
-            table.add_column("clean test\n(hindsight)", justify="right", style="dim")
-        table.add_column("seconds", justify="right")
-        table.add_column("")
+        seeds = self.seeds if len(self.seeds) > 1 else ()
+        headings = [
+            *(name.replace("_", "_\n") for name in self.space),  # six options in 100 columns
+            "noisy\nmAP",
+            *(f"seed\n{seed}" for seed in seeds),
+            *(["clean\ntest"] if tested else []),
+            "sec-\nonds",
+        ]
+        for heading in headings:
+            style = "dim" if heading.startswith("clean") else ""
+            table.add_column(heading, justify="right", no_wrap=True, style=style)
+        table.add_column("", no_wrap=True)
         pairs = list(zip(self.trials, self.hindsight, strict=True))
-        for trial, clean in sorted(pairs, key=lambda pair: -(pair[0].score or -1.0)):
-            cells = [_value(value) for value in trial.options.values()]
-            cells.append(_percent(trial.score))
-            if len(self.seeds) > 1:
-                cells += [_percent(trial.noisy.get(seed)) for seed in self.seeds]
-            if tested:
-                cells.append(_percent(clean.test if clean else None))
-            note = "chosen" if trial is self.best else _remark(trial)
-            style = "bold" if trial is self.best else None
-            table.add_row(*cells, f"{trial.seconds:.0f}", note, style=style)
+        for trial, clean in sorted(pairs, key=lambda pair: -_known(pair[0].score)):
+            table.add_row(
+                *(_value(value) for value in trial.options.values()),
+                _percent(trial.score),
+                *(_percent(trial.noisy.get(seed)) for seed in seeds),
+                *([_percent(clean.test if clean else None)] if tested else []),
+                f"{trial.seconds:.0f}",
+                "chosen" if trial is self.best else _remark(trial),
+                style="bold" if trial is self.best else None,
+            )
+        notes = ["Clean test scores are hindsight: nothing was chosen by them."] if tested else []
+        notes += [f"{trial.name}: {trial.reason}" for trial in self.trials if trial.reason]
+        table.caption = Text("\n".join(notes)) if notes else None
         return table
 
     def to_dict(self) -> dict[str, Any]:
@@ -436,9 +442,11 @@ def _percent(score: float | None) -> str:
     return "–" if score is None else f"{score * 100:.2f}"
 
 
+def _known(score: float | None) -> float:
+    return -1.0 if score is None else score
+
+
 def _remark(trial: Trial) -> str:
-    if trial.state == "finished":
-        return ""
     if trial.state == "pruned":
-        return f"pruned after {trial.epochs} epochs"
-    return f"{trial.state}: {trial.reason}" if trial.reason else trial.state
+        return f"pruned at {trial.epochs}"
+    return "" if trial.state == "finished" else trial.state

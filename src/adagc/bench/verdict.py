@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from adagc.bench.bootstrap import RESAMPLES, Difference, Resampled, resample
+from adagc.bench.bootstrap import Difference, Resampled, resample
 from adagc.bench.results import Choice, Result, Results
 from adagc.bench.tables import network_of
+from adagc.errors import AdagcError
 from adagc.methods import find
 
 NEAR = 0.01  # of mean average precision: as good as the leader for most purposes
@@ -80,21 +81,26 @@ class Verdict:
             return f"No clearly cheaper method comes within {NEAR * 100:.1f} mAP of it"
         if self.gap is not None and self.gap.mean <= NEAR:
             return f"{self.cheapest} is within {NEAR * 100:.1f} of {self.leader} {share}"
-        return f"{self.cheapest} cannot be told apart from {self.leader} {share}"
+        return (
+            f"The cheapest that cannot be told apart from {self.leader} is {self.cheapest}, {share}"
+        )
 
     def _third(self, advantage: Difference) -> str:
-        how = "scores" if advantage.is_clear else "scores, but not clearly,"
+        by = _points(advantage)
+        more = f"scores {by} more" if advantage.is_clear else f"is not clearly better ({by} mAP)"
         return (
-            f"{self.informed} {how} {_points(advantage)} more if you can tell it the true label"
-            " frequencies or the mean number of labels per image"
+            f"{self.informed}, which must be told the true label frequencies or the mean number of"
+            f" labels per image, {more}"
         )
 
     def _warning(self, before: str = "") -> str:
+        of = f" of {self.planned} runs"
         parts = []
         if self.failed:
-            parts.append(f"{self.failed} of {self.planned} runs failed")
+            parts.append(f"{self.failed}{of} failed")
         if self.unfinished:
-            parts.append(f"{self.unfinished} of {self.planned} runs are not finished")
+            is_ = "is" if self.unfinished == 1 else "are"
+            parts.append(f"{self.unfinished}{'' if parts else of} {is_} not finished")
         if not parts:
             return ""
         return f"{before}{' and '.join(parts)}" + ("" if self.missing else ", so this may change")
@@ -105,7 +111,7 @@ def verdict(
     network: str = "network",
     choice: Choice = "last",
     *,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
 ) -> Verdict:
     """Compare the rows of a scenario by mean average precision and training time."""
@@ -125,7 +131,10 @@ def verdict(
         label for label in tested if needs[label] & {"priors"} and "truth" not in needs[label]
     ]
     judged = {label: tested[label] for label in [*candidates, *informed]}
-    drawn = resample(judged, network, choice, resamples=resamples, seed=seed)
+    try:
+        drawn = resample(judged, network, choice, resamples=resamples, seed=seed)
+    except AdagcError as error:  # the tables are worth having without a sentence
+        return Verdict(planned, failed, unfinished, str(error))
     leader = _leader(candidates, means, drawn)
     gaps = {
         label: gap

@@ -35,7 +35,7 @@ class ByClass:
 
 @in_style
 def draw_classes(several: Sequence[Results], reading: Reading) -> Figure:
-    """Average precision of every class for a few methods, beside its flip rate."""
+    """Average precision (AP) of every class for a few methods, beside its flip rate."""
     found: dict[str, ByClass] = {}
     for results in several:
         table = by_class(results, reading)
@@ -54,7 +54,7 @@ def draw_classes(several: Sequence[Results], reading: Reading) -> Figure:
         rows * (0.145 * tallest + 0.75) + 0.2,
         rows=rows,
         columns=2 * across,
-        gridspec_kw={"width_ratios": [3, 1] * across},
+        gridspec_kw={"width_ratios": [5, 2] * across},
     )
     entries: dict[str, Handle] = {}
     for number, (scenario, table) in enumerate(found.items()):
@@ -126,7 +126,7 @@ def _draw_precisions(ax: Axes, table: ByClass) -> dict[str, Handle]:
         )
     ax.set_yticks(places, [_shortened(name) for name in table.classes])
     ax.set_ylim(len(places) - 0.4, -0.6)
-    ax.set_xlabel("average precision (%)")
+    ax.set_xlabel("AP (%)")
     return drawn
 
 

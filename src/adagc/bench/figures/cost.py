@@ -47,7 +47,7 @@ class _Kind(NamedTuple):
     style: dict[str, Any]
 
 
-_FAR = 8.0  # typographic points, from which on a line leads from a point to its name
+_FAR = 6.0  # typographic points, from which on a line leads from a point to its name
 _PAPER = 9.0  # inches of a page's height
 _FRONT = "most accurate for its time"
 _KINDS = {
@@ -196,7 +196,7 @@ def _name_points(ax: Axes, points: Sequence[Point]) -> None:
         end = np.clip(anchor, centre - size / 2, centre + size / 2)
         if np.linalg.norm(end - anchor) > _FAR:
             line = ax.transData.inverted().transform(np.array([anchor, end]) * unit)
-            ax.plot(*line.T, color=GREY, linewidth=0.5, zorder=1, scalex=False, scaley=False)
+            ax.plot(*line.T, color="black", linewidth=0.4, zorder=1, scalex=False, scaley=False)
 
 
 def _on_paper(ax: Axes, values: Sequence[tuple[float, float]], unit: float) -> NDArray[np.float64]:
@@ -213,5 +213,5 @@ def _front_line(ax: Axes, points: Sequence[Point], unit: float) -> NDArray[np.fl
     if not corners:
         return np.zeros((0, 2))
     bends = _on_paper(ax, [*corners, (best[-1].cost, best[-1].accuracy)], unit)
-    shares = np.linspace(0, 1, 40)[:, None]
+    shares = np.linspace(0, 1, 15)[:, None]
     return np.concatenate([a + shares * (b - a) for a, b in itertools.pairwise(bends)])

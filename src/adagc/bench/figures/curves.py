@@ -60,19 +60,27 @@ def _numbers(history: History, keys: Sequence[str]) -> dict[int, float]:
     return found
 
 
-def trigger(history: History) -> int | None:
-    """The epoch after which calibration began."""
-    for line in history:
-        after = line.get("status", {}).get("triggered_after")
-        if after is not None:
-            return int(after)
-    return None
+def starts(histories: Iterable[History]) -> list[int]:
+    """Epochs after which calibration began, one or more for several seeds."""
+    found = set()
+    for history in histories:
+        after = [line.get("status", {}).get("triggered_after") for line in history]
+        found |= {int(epoch) for epoch in after if epoch is not None}
+    return sorted(found)
 
 
-def draw_curve(ax: Axes, shown: Curve, index: int, of: int = 1) -> Line2D:
-    """The mean over seeds as line number `index` of `of`, in a band from lowest to highest seed."""
+def draw_curve(
+    ax: Axes, shown: Curve, index: int, of: int = 1, *, every_seed: bool = False
+) -> Line2D:
+    """The mean over seeds as line number `index` of `of`, in a band from lowest to highest seed.
+
+    With `every_seed` thin lines take the place of the band: they show how rough a run is.
+    """
     style = look(index)
-    if len(shown.seeds) > 1:
+    if every_seed:
+        for seed in shown.seeds:
+            ax.plot(shown.epochs, seed, color=style["color"], linewidth=0.5, alpha=0.7)
+    elif len(shown.seeds) > 1:
         low, high = shown.seeds.min(axis=0), shown.seeds.max(axis=0)
         ax.fill_between(shown.epochs, low, high, color=style["color"], alpha=0.15, linewidth=0)
     # A marker at every eighth of the line, not at the same epochs as on the other lines.

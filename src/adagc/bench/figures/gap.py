@@ -130,5 +130,5 @@ def _finish(ax: Axes, names: Sequence[str]) -> None:
     for place in range(1, len(names), 2):
         ax.axhspan(place - 0.5, place + 0.5, color="#f3f3f3", zorder=0)
     ax.grid(visible=False, axis="y")
-    ax.set_ylim(len(names) - 0.3, -0.7)
+    ax.set_ylim(len(names) + 0.2, -0.7)
     ax.set_xlabel(f"share of the gap in test mAP between\n{FLOOR} and {CEILING} that is closed (%)")

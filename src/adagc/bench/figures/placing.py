@@ -16,7 +16,7 @@ _DIRECTIONS = 16
 _ROUNDS = 12
 _PAD = 1.5  # between labels
 # What is worse than what. A step away from the point costs its length, a large one more.
-_OUTSIDE, _OVER_LABEL, _OVER_POINT, _CROSSED, _OVER_LINE = 1e6, 1e4, 2e3, 60.0, 2.0
+_OUTSIDE, _OVER_LABEL, _OVER_POINT, _CROSSED, _ASTRAY, _OVER_LINE = 1e6, 1e4, 2e3, 60.0, 25.0, 2.0
 _FAR = 20.0
 
 
@@ -37,7 +37,7 @@ def place(points: Array, sizes: Array, bounds: Bounds, lines: Array | None = Non
     task = _Task(points, sizes, bounds, np.zeros((0, 2)) if lines is None else lines)
     x, y = points.T
     crowd = np.linalg.norm(points[:, None] - points, axis=2).sum(axis=1)
-    orders = [np.argsort(key, kind="stable") for key in (crowd, -crowd, x, -x, y, -y)]
+    orders = [np.argsort(key, kind="stable") for key in (crowd, -crowd, x, y)]
     tried = [task.settle(order) for order in orders]
     return min(tried, key=task.total)
 
@@ -87,12 +87,17 @@ class _Task:
         ends = np.clip(point, low, high)  # where a line from the point would end
         crossed = self._crossed(ends, i, centres, others)
         away = np.linalg.norm(ends - point, axis=1)
+        rest = np.delete(self.points, i, axis=0)
+        near = np.clip(rest, low[:, None], high[:, None])
+        # A name that is closer to another point than to its own would be read as that one's.
+        astray = (np.linalg.norm(near - rest, axis=2) < away[:, None] + _PAD).sum(axis=1)
         total: Array = (
             _OUTSIDE * outside
             + _OVER_LABEL * covered
             + _OVER_POINT * hidden
             + _OVER_LINE * dimmed
             + _CROSSED * crossed
+            + _ASTRAY * astray
             + away * (1 + away / _FAR)
         )
         return total
@@ -107,21 +112,20 @@ class _Task:
             found += _inside(along, centres[others], half) + _inside(along, rest, 2 * _PAD)
         starts = self.points[others]
         theirs = np.clip(starts, centres[others] - half, centres[others] + half)
-        return found + _meet(point, ends, starts, theirs).sum(axis=1)
+        found += _meet(point, ends, starts, theirs).sum(axis=1)
+        return found
 
 
 def _around(point: Array, size: Array) -> Array:
     """Centres around a point, nearest first, to its right first."""
-    found = []
-    for distance in _DISTANCES:
-        for step in range(_DIRECTIONS):
-            # Right, up, down, ...: the places a reader expects come before the others.
-            angle = math.pi / _DIRECTIONS * 2 * ((step + 1) // 2) * (-1) ** step
-            way = np.array([math.cos(angle), math.sin(angle)])
-            # The box touches the circle with its nearest side, not with its centre.
-            corner = np.clip(way * 1.42, -1, 1)
-            found.append(point + way * distance + corner * size / 2)
-    return np.array(found)
+    # Right, up, down, ...: the places a reader expects come before the others.
+    turns = [(step + 1) // 2 * (-1) ** step for step in range(_DIRECTIONS)]
+    angles = 2 * math.pi / _DIRECTIONS * np.array(turns)
+    ways = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    # The box touches the circle with its nearest side, not with its centre.
+    corners = np.clip(ways * math.sqrt(2), -1, 1) * size / 2
+    found: Array = point + np.array(_DISTANCES)[:, None, None] * ways + corners
+    return found.reshape(-1, 2)
 
 
 def _inside(tried: Array, of: Array, reach: Array | float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ ENOUGH = 5  # blocks, below which Nemenyi's approximation means little
 _LINE = 0.185  # inches between labels
 _MARGIN = 1.45  # inches beside the axis, for labels
 _BAR = 0.5  # lines between bars
+_WIDEST = 120  # letters of a note
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,16 @@ def _draw_axis(ax: Axes, k: int, difference: float) -> None:
         if named:
             ax.text(rank, 0.4, str(rank), ha="center", va="bottom", fontsize=7)
     ax.text(k + 0.02 * (k - 1), 0.0, "mean rank", ha="left", va="center", fontsize=7)
-    y = 1.75
-    ax.plot([1, 1 + difference], [y, y], color="black", linewidth=1)
-    for x in (1, 1 + difference):
-        ax.plot([x, x], [y - 0.2, y + 0.2], color="black", linewidth=1)
+    y, end = 1.75, 1 + difference
     text = f"critical difference = {difference:.2f}"
-    ax.text(1 + difference + 0.015 * (k - 1), y, text, ha="left", va="center", fontsize=7)
+    if end <= k:
+        ax.plot([1, end], [y, y], color="black", linewidth=1)
+        for x in (1, end):
+            ax.plot([x, x], [y - 0.2, y + 0.2], color="black", linewidth=1)
+        end += 0.015 * (k - 1)
+    else:
+        end, text = 1, f"{text}: more than ranks can differ by"
+    ax.text(end, y, text, ha="left", va="center", fontsize=7)
 
 
 def _draw_methods(
@@ -180,4 +186,4 @@ def _notes(blocks: Blocks, test: Friedman) -> list[str]:
         notes[1] += f"; {explained}"
     if blocks.left_out:
         notes.append(f"not finished in every scenario: {', '.join(blocks.left_out)}")
-    return notes
+    return [line for note in notes for line in textwrap.wrap(note, _WIDEST)]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from adagc.bench.figures.curves import curve, draw_curve, trigger
+from adagc.bench.figures.curves import Curve, curve, draw_curve, starts
 from adagc.bench.figures.frame import GREY, Handle, in_style, legend_above, panels
 from adagc.bench.figures.reading import FLOOR, OURS, NothingToDrawError, Reading, once
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Result, Results
@@ -40,38 +39,48 @@ def draw_trends(several: Sequence[Results], reading: Reading) -> Figure:
 @in_style
 def draw_smoothness(several: Sequence[Results], reading: Reading) -> Figure:
     """Noisy validation mAP of AN and of its averaged copy: what a trigger could watch."""
-    return _draw(once(several, FLOOR), FLOOR, _SMOOTHNESS, "noisy validation mAP (%)")
+    found = once(several, FLOOR)
+    return _draw(found, FLOOR, _SMOOTHNESS, "noisy validation mAP (%)", every_seed=True)
 
 
-def _draw(runs: Mapping[str, Sequence[Result]], title: str, lines: Lines, axis: str) -> Figure:
+def _draw(
+    runs: Mapping[str, Sequence[Result]],
+    title: str,
+    lines: Lines,
+    axis: str,
+    *,
+    every_seed: bool = False,
+) -> Figure:
     if not runs:
         raise NothingToDrawError(
             f"no finished run of {title}: adagc bench SCENARIO --methods {title}"
         )
-    made, axes = panels(list(runs), height=2.5, across=2)
+    read = {scenario: _read(one, lines) for scenario, one in runs.items()}
+    least = list(lines)[-1]  # the line that a trigger could watch
+    shown = {scenario: curves for scenario, curves in read.items() if least in curves}
+    if not shown:
+        raise NothingToDrawError(
+            f"the histories of {title} know no {least!r}: train with --average 0.999"
+        )
+    made, axes = panels(list(shown), height=2.5, across=2)
     entries: dict[str, Handle] = {}
-    for ax, several in zip(axes, runs.values(), strict=True):
-        histories = [result.run.history for result in several]
-        for index, (name, keys) in enumerate(lines.items()):
-            shown = curve(histories, *keys)
-            if shown is not None:
-                entries.setdefault(name, draw_curve(ax, shown, index, len(lines)))
-        entries |= _mark(ax, [trigger(history) for history in histories])
+    for ax, (scenario, curves) in zip(axes, shown.items(), strict=True):
+        for index, name in enumerate(lines):
+            if name in curves:
+                entries[name] = draw_curve(
+                    ax, curves[name], index, len(lines), every_seed=every_seed
+                )
+        for epoch in starts(result.run.history for result in runs[scenario]):
+            mark = ax.axvline(epoch, color=GREY, linewidth=0.9, zorder=1)
+            entries["calibration starts"] = mark
         ax.set_xlabel("epoch")
         ax.set_ylabel(axis)
-    if not entries:
-        raise NothingToDrawError(
-            f"the histories of {title} hold no such validation scores: train with --average or"
-            " --oracle true"
-        )
     legend_above(made, entries)
     return made
 
 
-def _mark(ax: Axes, epochs: Sequence[int | None]) -> dict[str, Handle]:
-    """A vertical line where calibration starts, for every seed."""
-    found: dict[str, Handle] = {}
-    for epoch in sorted({epoch for epoch in epochs if epoch is not None}):
-        line = ax.axvline(epoch, color=GREY, linewidth=0.9, zorder=1)
-        found = {"calibration starts": line}
-    return found
+def _read(runs: Sequence[Result], lines: Lines) -> dict[str, Curve]:
+    """Those of the lines that the histories know."""
+    histories = [result.run.history for result in runs]
+    found = {name: curve(histories, *keys) for name, keys in lines.items()}
+    return {name: one for name, one in found.items() if one is not None}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adagc.bench.canvas import PAGE, figure
-from adagc.bench.figures.curves import curve, draw_curve, trigger
+from adagc.bench.figures.curves import Curve, curve, draw_curve, starts
 from adagc.bench.figures.frame import MOST, Handle, in_style, legend_above, lettered
 from adagc.bench.figures.reading import OURS, NothingToDrawError, Reading
 
@@ -83,51 +84,57 @@ def draw_by_label(
 ) -> Figure:
     """Curves by label: a row of panels for every scenario, a panel for every quantity.
 
-    Labels may be named by any rows of results; of more than six the first six are drawn.
+    A bar across a line says where calibration started. Of more than six labels the first six are
+    drawn.
     """
-    columns = len(quantities)
-    made, axes = figure(PAGE, 2.1 * len(rows) + 0.3, rows=len(rows), columns=columns)
-    names = list(dict.fromkeys(label for _, labels in rows for label in labels))
-    entries: dict[str, Handle] = {}
-    for row, (results, labels) in enumerate(rows):
-        line = axes[row * columns : (row + 1) * columns]
-        for label in labels:
-            index = names.index(label)
-            if index < MOST:
-                drawn = _draw_label(line, results, label, quantities, index, len(names))
-                entries = {label: drawn, **entries} if drawn is not None else entries
-        line[0].set_ylabel(f"{results.scenario} (%)")
-        for column, (ax, heading) in enumerate(zip(line, quantities, strict=True)):
-            ax.set_title(lettered(heading, row * columns + column, len(axes)))
-            ax.set_xlabel("epoch" if row == len(rows) - 1 else "")
-    if not entries:
+    read = [(results.scenario, _read(results, labels, quantities)) for results, labels in rows]
+    read = [(scenario, found) for scenario, found in read if found]
+    if not read:
         raise NothingToDrawError(
             "the histories hold no clean validation scores: train with --oracle true"
         )
+    names = list(dict.fromkeys(label for _, found in read for label in found))
+    columns = len(quantities)
+    made, axes = figure(PAGE, 2.1 * len(read) + 0.3, rows=len(read), columns=columns)
+    entries: dict[str, Handle] = {}
+    for row, (scenario, found) in enumerate(read):
+        line = axes[row * columns : (row + 1) * columns]
+        for index, name in enumerate(names[:MOST]):
+            for ax, heading in zip(line, quantities, strict=True):
+                if name in found and heading in found[name].curves:
+                    entries[name] = _draw(ax, found[name], heading, index, len(names))
+        line[0].set_ylabel(f"{scenario} (%)")
+        for column, (ax, heading) in enumerate(zip(line, quantities, strict=True)):
+            ax.set_title(lettered(heading, row * columns + column, len(axes)))
+            ax.set_xlabel("epoch" if row == len(read) - 1 else "")
     left_out = f"the first {MOST} of {len(names)} variants" if len(names) > MOST else ""
-    shown = {name: entries[name] for name in names if name in entries}
-    legend_above(made, shown, title=left_out)
+    legend_above(made, {name: entries[name] for name in names[:MOST]}, title=left_out)
     return made
 
 
-def _draw_label(
-    axes: Sequence[Axes],
-    results: Results,
-    label: str,
-    quantities: Quantities,
-    index: int,
-    of: int,
-) -> Handle | None:
-    """One variant in all panels of its row; a bar across the line where calibration starts."""
-    histories = [result.run.history for result in results.of(label)]
-    starts = [at for at in map(trigger, histories) if at is not None]
-    drawn = None
-    for ax, keys in zip(axes, quantities.values(), strict=True):
-        shown = curve(histories, *keys)
-        if shown is None:
-            continue
-        drawn = draw_curve(ax, shown, index, of)
-        values = dict(zip(shown.epochs.tolist(), shown.mean.tolist(), strict=True))
-        for at in sorted(set(starts) & values.keys()):
+@dataclass(frozen=True)
+class _Variant:
+    curves: Mapping[str, Curve]  # by heading
+    starts: Sequence[int]  # epochs
+
+
+def _read(results: Results, labels: Sequence[str], quantities: Quantities) -> dict[str, _Variant]:
+    """The variants whose histories know any of the quantities."""
+    read = {}
+    for label in labels:
+        histories = [result.run.history for result in results.of(label)]
+        found = {heading: curve(histories, *keys) for heading, keys in quantities.items()}
+        known = {heading: one for heading, one in found.items() if one is not None}
+        if known:
+            read[label] = _Variant(known, starts(histories))
+    return read
+
+
+def _draw(ax: Axes, variant: _Variant, heading: str, index: int, of: int) -> Handle:
+    shown = variant.curves[heading]
+    drawn = draw_curve(ax, shown, index, of)
+    values = dict(zip(shown.epochs.tolist(), shown.mean.tolist(), strict=True))
+    for at in variant.starts:
+        if at in values:
             ax.plot(at, values[at], "|", color=drawn.get_color(), markersize=9, zorder=3)
     return drawn
