@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from adagc.bench.bootstrap import Ranked, draw_images, draw_seeds, resample
 from adagc.errors import AdagcError
@@ -139,6 +140,18 @@ def test_runs_of_other_test_images_are_refused_by_name(tmp_path):
     two = from_predictions(tmp_path / "two", ~truth, {"WAN": {0: scores}})
     with pytest.raises(AdagcError, match=r"one/AN-0 and .*two/WAN-0 were not tested on the same"):
         resample({**rows_of(one), **rows_of(two)}, "network", "last")
+
+
+def test_predictions_that_contradict_the_scores_are_refused(tmp_path):
+    rng = np.random.default_rng(3)
+    truth = rng.random((10, 2)) < 0.5
+    results = from_predictions(tmp_path, truth, {"AN": {0: rng.random((10, 2), np.float32)}})
+    other = {"network-last": rng.random((10, 2), np.float32), "clean": truth.astype(np.uint8)}
+    save_file(other, tmp_path / "AN-0" / "predictions.safetensors")
+    with pytest.raises(
+        AdagcError, match=r"AN-0 has predictions with another mAP .* adagc evaluate"
+    ):
+        resample(rows_of(results), "network", "last")
 
 
 def test_memory_is_bounded_by_chunks_of_resamples():

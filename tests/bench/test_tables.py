@@ -273,6 +273,10 @@ def test_a_single_run_has_room_for_all_decimals_and_failures_are_told():
     table = tables.build(from_numbers({"AN": [SEVEN], "WAN": []}, planned=1,
                                       failed={"WAN": ["seed 0: no such file"]}))  # fmt: skip
     text, _ = printed(table)
+    assert "After a name" not in text
+    partly = printed(tables.build(from_numbers({"AN": [60.0, 61.0]}, planned=3)))[0]
+    assert re.search(r"AN 2/3 +60.5±0.7", partly)
+    assert "After a name: how many of its runs there are." in partly
     assert re.search(r"AN +60.00 +5.000 +6.00", text)
     assert re.search(r"WAN +failed", text)
     assert "WAN failed: seed 0: no such file" in text

@@ -536,12 +536,21 @@ def test_without_its_journal_a_study_is_found_again_in_the_folders(arrays, out, 
     assert after == before
     assert trained(events) == []
     assert written(out) == files
-    # And it goes on from there; runs of other settings are not taken for its own.
+    # Runs of other settings are not taken for its own.
     (out / "arrays" / "tune" / "studies.journal").unlink()
-    more = {**options, "trials": 5} if sampler == "tpe" else {**options, "epochs": 3}
-    tune(arrays, "AN-LS", out, **more, on_event=events.append)
-    labels = {label for label, _, _ in trained(events)}
-    assert len(labels) == (2 if sampler == "tpe" else 3)
+    other = tune(arrays, "AN-LS", out, **{**options, "epochs": 3, "trials": 1})
+    assert [(trial.state, trial.epochs) for trial in other.trials] == [("finished", 3)]
+
+
+def test_what_is_left_of_the_folders_is_taken_over_by_a_new_journal(arrays, out):
+    options = {**QUICK, "sampler": "tpe", "pruning": False}
+    first, second, third = tune(arrays, "LL-R", out, trials=3, **options).trials
+    (out / "arrays" / "tune" / "studies.journal").unlink()
+    shutil.rmtree(out / "arrays" / "tune" / "ll-r" / "tpe" / slug(second.name))
+    events = []
+    study = tune(arrays, "LL-R", out, trials=3, **options, on_event=events.append)
+    assert study.trials[:2] == (first, third)
+    assert {label for label, _, _ in trained(events)} == {f"LL-R {study.trials[2].name}"}
 
 
 def test_a_journal_that_ends_in_the_middle_of_a_line_is_mended(arrays, out):

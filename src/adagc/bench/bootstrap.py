@@ -85,7 +85,10 @@ def resample(
         for run in runs:
             name = network_of(run, network) or network
             ranked = Ranked(truth, run.predictions(name, choice))
-            plain[label][run.seed] = float(ranked.mean(np.ones((1, len(truth)), np.int32))[0])
+            plain[label][run.seed] = once = float(
+                ranked.mean(np.ones((1, len(truth)), np.int32))[0]
+            )
+            _check_scores(run, name, choice, once)
             weights = draw_images(len(truth), resamples, seed)
             drawn[label][run.seed] = np.concatenate([ranked.mean(some) for some in weights])
     return Resampled(len(truth), plain, drawn, seed)
@@ -188,3 +191,13 @@ def _shared_truth(runs: Sequence[Result]) -> NDArray[np.bool_]:
                 " compare runs of one split only (adagc evaluate tests them again)"
             )
     return first
+
+
+def _check_scores(run: Result, network: str, choice: Choice, found: float) -> None:
+    """Predictions and scores are two files, and a lead must not contradict the table."""
+    scores = run.scores(network, choice)
+    if scores is not None and abs(scores.mean_average_precision - found) > 1e-6:
+        raise AdagcError(
+            f"{run.run.folder} has predictions with another mAP ({found * 100:.2f}) than its scores"
+            f" ({scores.mean_average_precision * 100:.2f}): run  adagc evaluate {run.run.folder}"
+        )

@@ -29,7 +29,7 @@ def terminal(table: Table) -> rich.table.Table:
     shown = rich.table.Table(
         title=Text(table.title, style="bold"),  # as text, since words in brackets are not styles
         title_justify="left",
-        caption=Text("\n".join(["", *_notes(table, whole_failures=True)]), style="dim"),
+        caption=Text("\n".join(["", *_notes(table, terminal=True)]), style="dim"),
         caption_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -54,8 +54,8 @@ def terminal(table: Table) -> rich.table.Table:
 
 
 def _terminal_cells(row: Row, *, fewer: int, paper: bool) -> Iterable[Text]:
-    state = f" ({row.state})" if row.cells and row.state else ""
-    yield Text.assemble(row.label + row.footnote, (state, "dim"))
+    share = row.state.removesuffix(" runs").replace(" of ", "/") if row.cells else ""
+    yield Text.assemble(row.label + row.footnote, (f" {share}" if share else "", "dim"))
     if row.cells:
         for metric in METRICS:
             cell = row.cells[metric.key]
@@ -300,9 +300,12 @@ def _beside(table: Table) -> list[Metric]:
     return [metric for metric in METRICS if table.paper and metric.key in _BESIDE]
 
 
-def _notes(table: Table, *, whole_failures: bool = False) -> Iterable[str]:
+def _notes(table: Table, *, terminal: bool = False) -> Iterable[str]:
+    """Those of the table, and those that are inside wider tables but not in a terminal's."""
     yield from table.notes
-    if whole_failures:
+    if terminal:
+        if any(row.cells and row.state for row in table.rows):
+            yield "After a name: how many of its runs there are."
         for row in table.rows:
             if not row.cells and row.state.startswith("failed"):
                 yield f"{row.label} {row.state}"

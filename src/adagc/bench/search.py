@@ -14,6 +14,7 @@ import os
 import statistics
 import time
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -482,17 +483,20 @@ class Ledger:
     def _more(self, trials: Sequence[Any]) -> bool:
         if any(trial.state.name == "WAITING" for trial in trials):
             return True
-        return self._plan.sampler == "tpe" and self._begun(trials) < (self._wanted or TRIALS)
+        return self._plan.sampler == "tpe" and len(self._begun(trials)) < (self._wanted or TRIALS)
 
-    def _begun(self, trials: Sequence[Any]) -> int:
-        return sum("again" not in t.user_attrs and self._point(t) is not None for t in trials)
+    def _begun(self, trials: Sequence[Any]) -> list[dict[str, Any]]:
+        """What was handed out; what was handed out again counts once."""
+        points = [self._point(trial) for trial in trials if "again" not in trial.user_attrs]
+        return [point for point in points if point is not None]
 
-    def _claim(self, number: int) -> Claim | None:
+    def _claim(self, begun: Sequence[dict[str, Any]]) -> Claim | None:
         samplers = self._optuna.samplers
+        # Seeded by what there is: no two processes draw alike, and a search can be repeated.
+        seed = zlib.crc32(repr(sorted(map(repr, begun))).encode())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # constant_liar counted as experimental once
-            # Seeded by the trial: processes do not draw alike, and a search can be repeated.
-            self._study.sampler = samplers.TPESampler(seed=number, constant_liar=True)
+            self._study.sampler = samplers.TPESampler(seed=seed, constant_liar=True)
         trial = self._study.ask(self._distributions)
         point = self._fit(trial.params)
         lock = self._locked(point)

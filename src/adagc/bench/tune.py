@@ -91,7 +91,7 @@ def tune(
         out=Path(out),
         sampler=sampler,
         by=by,
-        seeds=scenario.seeds[:1] if seeds is None else tuple(seeds),
+        seeds=tuple(seeds or scenario.seeds[:1]),
         pruning=pruning and sampler == "tpe",
     )
     ledger = Ledger(plan, trials)

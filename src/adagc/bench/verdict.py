@@ -218,7 +218,8 @@ def _missing(
 
 
 def _points(difference: Difference) -> str:
-    return f"{difference.mean * 100:.1f} ± {difference.half * 100:.1f}"
+    mean = round(difference.mean * 100, 1) + 0.0  # no -0.0
+    return f"{mean:.1f} ± {difference.half * 100:.1f}"
 
 
 def _listed(labels: Sequence[str], most: int = 3) -> str:

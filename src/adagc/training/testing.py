@@ -65,8 +65,9 @@ def evaluate(
         epoch = config.epochs if which == "last" else description["best_epoch"][name]
         table.setdefault(name, {})[which] = {"epoch": epoch, **scores.to_dict()}
         predictions[f"{name}-{which}"] = values
-    # So that runs can be compared image by image without opening their data again.
-    predictions[_CLEAN] = clean.astype(np.uint8)
+    # So that runs can be compared image by image without opening their data again. Safetensors
+    # writes memory as it lies, so the order of rows and columns must be the usual one.
+    predictions[_CLEAN] = np.ascontiguousarray(clean, dtype=np.uint8)
     result = {
         "split": split,
         "images": len(rows),

@@ -98,8 +98,8 @@ def comparisons(several: Sequence[Results], reading: Reading) -> Blocks:
     conditions = [
         (scenario, seed)
         for scenario, rows in tables.items()
-        for seed in sorted(set.intersection(*(set(rows[name]) for name in complete)))
-        if complete
+        for seed in sorted({seed for name in complete for seed in rows[name]})
+        if all(seed in rows[name] for name in complete)
     ]
     scores = [[tables[scenario][name][seed] for name in complete] for scenario, seed in conditions]
     return Blocks(
