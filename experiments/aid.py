@@ -2,7 +2,7 @@
 
     python experiments/aid.py choose     --out runs/aid-features     (minutes)
     python experiments/aid.py features   --out runs/aid-features     (minutes)
-    python experiments/aid.py maps       --out runs/aid-maps --workers 2   (every method)
+    python experiments/aid.py arrays     --out runs/aid-arrays       (for adagc bench aid-features)
     python experiments/aid.py end-to-end --out runs/aid-96           (hours)
     python experiments/aid.py record features --out runs/aid-features
     python experiments/aid.py table features                         (prints Markdown)
@@ -14,13 +14,11 @@ looked for under the folder that the variable ADAGC_DATA names.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import multiprocessing
 import os
 import statistics
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-import adagc
 from adagc.atomic import write_text
 from adagc.data import Collection, open_collection
 from adagc.labels import LabelTable, write_labels
@@ -37,7 +34,7 @@ from adagc.models import ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
-from adagc.types import METRICS, Scores
+from adagc.types import Scores
 
 RECORDS = Path(__file__).parents[1] / "docs" / "results" / "data"
 
@@ -49,10 +46,10 @@ METHODS = {
         for method in ("GT w/ BCE", "IUN", "AN", "AN-LS", "WAN", "EPR", "AdaGC")
         for seed in range(10, 15)
     ],
-    "maps": [(method, seed) for seed in range(10, 15) for method in registry()],
     "end-to-end": [
         ("AdaGC", 0), ("AN", 0), ("GT w/ BCE", 0), ("WAN", 0),
         ("AN", 1), ("AdaGC", 1), ("AN", 2), ("AdaGC", 2),
+        ("EPR", 0), ("Dist-PU", 0), ("LL-R", 0), ("ELR", 0),
     ],
     # As end to end, but p^S is made with the statistics of the batch.
     "student-mode": [("AdaGC", 0)],
@@ -61,10 +58,9 @@ METHODS = {
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "features": {"patience": 4},
-    "maps": {"patience": 4},
     "student-mode": {"student_mode": "train"},
 }
-ON_FEATURES = ("features", "maps")
+ON_FEATURES = ("features",)
 
 
 def root() -> Path:
@@ -161,7 +157,7 @@ def run_all(kind: str, out: Path, size: int, epochs: int, only: set[str], worker
     """Every run of the list that is neither recorded nor finished yet."""
     where = {"root": str(root())}
     if kind in ON_FEATURES:
-        where = features(out, size, maps=kind == "maps")
+        where = features(out, size)
     known = recorded(kind)
     missing = [key for key in METHODS[kind] if key not in known]
     missing = [key for key in missing if not only or folder_of(out, *key).name in only]
@@ -203,9 +199,7 @@ def run_one(
         config = _features_config(where, seed, epochs)
     folder = folder_of(out, title, seed)
     method = find(title)(**options(kind, title))
-    train(config, method, folder, resume=True, on_epoch=None if kind == "maps" else _say(folder))
-    if kind == "maps":
-        print(folder.name, flush=True)
+    train(config, method, folder, resume=True, on_epoch=_say(folder))
 
 
 def folder_of(out: Path, title: str, seed: int) -> Path:
@@ -280,38 +274,6 @@ def table(kind: str) -> None:
         _gap(groups, which)
 
 
-def paper_table() -> None:
-    """All methods in the form of the paper's tables, with its AID-Random column beside ours."""
-    found: dict[str, list[dict[str, float]]] = {}
-    for (title, _), result in recorded("maps").items():
-        found.setdefault(title, []).append(result["networks"]["network"]["last"])
-    with (Path(adagc.__file__).parent / "bench" / "paper.csv").open(encoding="utf-8", newline="") as file:
-        theirs = {row["method"]: row for row in csv.DictReader(file) if row["scenario"] == SCENARIO}
-    means = {t: {m.key: statistics.mean(r[m.key] for r in runs) for m in METRICS}
-             for t, runs in found.items()}  # fmt: skip
-    compared = [title for title in means if "truth" not in find(title).needs]
-    ranked = {
-        m.key: sorted(compared, key=lambda t: means[t][m.key], reverse=m.better == "up")
-        for m in METRICS
-    }
-    heads = [f"{m.heading} {'↑' if m.better == 'up' else '↓'}" for m in METRICS]
-    print(f"| method | {' | '.join(heads)} | paper: mAP | mF1 | mRec |")
-    print("|---" * (len(METRICS) + 4) + "|")
-    for title in (title for title in registry() if title in found):
-        cells = []
-        for m in METRICS:
-            cell = _spread([m.scale * run[m.key] for run in found[title]], m.decimals)
-            mark = {0: "**", 1: "*"}.get(ranked[m.key].index(title) if title in compared else 9, "")
-            cells.append(f"{mark}{cell}{mark}")
-        told = theirs.get(title, {})
-        cells += [
-            told.get(key) or "–" for key in ("mean_average_precision", "mean_f1", "mean_recall")
-        ]
-        prior = " ᵃ" if "priors" in find(title).needs else ""
-        print(f"| {title}{prior} | {' | '.join(cells)} |")
-    print("\nᵃ uses the true label frequencies or the true mean number of labels.")
-
-
 def _gap(groups: dict[tuple[str, str, str], list[dict[str, Any]]], which: str) -> None:
     """(AdaGC - AN) / (GT - AN) in mAP, of the deployed networks."""
     means = {
@@ -333,7 +295,7 @@ def _spread(values: list[float], decimals: int = 2) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["choose", *METHODS, "record", "table"])
+    parser.add_argument("what", choices=["choose", "arrays", *METHODS, "record", "table"])
     parser.add_argument("kind", nargs="?", choices=[*METHODS])
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--size", type=int, default=None)
@@ -342,9 +304,11 @@ if __name__ == "__main__":
     parser.add_argument("--workers", type=int, default=1)
     told = parser.parse_args()
     if told.what == "table":
-        (paper_table if told.kind == "maps" else partial(table, told.kind))()
+        table(told.kind)
     elif told.what == "record":
         record(told.kind, told.out)
+    elif told.what == "arrays":
+        print(features(told.out, told.size or 96, maps=True)["root"])
     elif told.what == "choose":
         choose(told.out, told.size or 128, told.epochs or 40)
     else:

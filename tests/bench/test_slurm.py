@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -304,7 +306,7 @@ def test_options_reach_sbatch(commands, tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", "/etc/somewhere")
     engine = SlurmEngine(
         tmp_path / "out", partition="gpu", minutes=30, cpus=6, gpus=1, memory="16GB", parallel=2,
-        extra={"slurm_qos": "high", "mail-type": "END", "exclusive": True, "setup": "module load x"},
+        extra={"slurm_qos": "high", "mail-type": "END", "exclusive": True, "setup": "module load"},
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
         engine.run(jobs, Listener((jobs[0], 0, lose_patience)))
@@ -315,7 +317,7 @@ def test_options_reach_sbatch(commands, tiny, tmp_path, monkeypatch):
         f"job-name={engine.name}",
     ):  # fmt: skip
         assert f"#SBATCH --{option}" in lines
-    assert "module load x" in lines
+    assert "module load" in lines
     (command,) = [line for line in lines if line.startswith("srun")]
     assert "--cpus-per-task=6" in command
     assert sys.executable in command
@@ -345,18 +347,41 @@ def test_what_cannot_work_is_said_in_one_line(commands, job, tmp_path, monkeypat
 # -- what happens inside a Slurm job -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["in turn", "side by side"])
-def test_a_task_does_all_its_runs_and_after_a_requeue_those_that_are_left(tiny, tmp_path, workers):
+def test_a_task_does_all_its_runs_and_after_a_requeue_those_that_are_left(tiny, tmp_path):
     good, held = plan(tiny, ["AN", "WAN"], tmp_path, [0])
     bad = make_job(tiny.with_settings(backbone="no_such_net"), "AN", 0, tmp_path)
     jobs = [bad, good, held]
-    task = Task([job.to_dict() for job in jobs], workers, 1)
+    task = Task([job.to_dict() for job in jobs], 1, 1)
     with claimed(held):
         ends = task()
     assert [ends[key_of(job)] for job in jobs] == ["failed", "finished", "busy"]
     travelled = pickle.loads(pickle.dumps(task.checkpoint()))
     assert travelled.result() == {key_of(held): "finished"}
     assert held.status == "finished"
+
+
+def test_runs_side_by_side_outlive_the_warning_before_a_requeue(tmp_path):
+    scenario = write_scenario(tmp_path / "tiny", epochs=60)
+    good = plan(scenario, ["AN", "WAN"], tmp_path / "out", [0])
+    bad = make_job(scenario.with_settings(backbone="no_such_net"), "AN", 0, tmp_path / "out")
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb'))())"
+    task = tmp_path / "task.pkl"
+    task.write_bytes(pickle.dumps(Task([job.to_dict() for job in (*good, bad)], 2, 2)))
+    command = [sys.executable, "-c", code, str(task)]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 120
+        while min(job.epochs_done for job in good) < 1:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGTERM)  # workers too, as some clusters do
+        assert max(job.epochs_done for job in good) < 60
+        ends = ast.literal_eval(process.communicate(timeout=120)[0])
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert ends == {**{key_of(job): "finished" for job in good}, key_of(bad): "failed"}
 
 
 def test_runs_that_run_out_of_time_for_good_say_so(tiny, tmp_path, monkeypatch):

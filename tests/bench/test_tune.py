@@ -23,7 +23,7 @@ from adagc.bench import tune as tuning
 from adagc.bench.jobs import slug
 from adagc.bench.scenarios import load
 from adagc.bench.search import Dimension, Trial, choose, flatness, grid, space
-from adagc.bench.tune import Hindsight, Study, pooled_correlation, spearman, tune
+from adagc.bench.tune import Hindsight, Study, pooled_correlation, spearman, tune, tune_all
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find, registry
@@ -479,6 +479,30 @@ def test_two_processes_share_one_study(tmp_path, out, title, options):
     runs = len(options.get("seeds", [3])) * options["trials"]
     assert len(list(out.rglob("history.jsonl"))) == runs
     assert len(epochs) == sum(trial["epochs"] for trial in first["trials"])
+
+
+def test_several_methods_in_two_processes(arrays, out, tmp_path):
+    said = []
+
+    def say(text):
+        said.append(text)
+        until = time.monotonic() + 60
+        while len(list(out.rglob("history.jsonl"))) < 2 and time.monotonic() < until:
+            time.sleep(0.02)  # the first trial is ours, the second the other process's
+
+    found = tune_all(arrays, ["AN-LS", "LL-R"], out, workers=2, say=say, **QUICK)
+    assert len([text for text in said if "seed 3: finished" in text]) < 7
+    assert [study.method for study in found] == ["AN-LS", "LL-R"]
+    assert [len(study.trials) for study in found] == [3, 4]
+    assert said[-1] == "LL-R on arrays: 4 of 4 trials finished"
+    alone = [tune(arrays, title, tmp_path / "b", **QUICK) for title in ("AN-LS", "LL-R")]
+    assert [_without_times(study) for study in found] == [_without_times(study) for study in alone]
+    assert pooled_correlation(found).trials == 7
+    with pytest.raises(UsageError, match="GT w/ BCE has nothing to tune"):
+        tune_all(arrays, ["AN-LS", "GT"], tmp_path / "c", **QUICK)
+    assert not (tmp_path / "c").exists()
+    with pytest.raises(UsageError, match="--workers"):
+        tune_all(arrays, ["AN-LS"], out, workers=0)
 
 
 def _die(place, out, options):

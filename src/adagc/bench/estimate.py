@@ -26,7 +26,8 @@ def seconds_left(missing: Iterable[Job], known: Sequence[Results], workers: int)
 
 
 def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:
-    own, units = [], []
+    own: list[float] = []
+    units: list[float] = []
     for results in known:
         if results.scenario != job.scenario:
             continue
@@ -38,16 +39,3 @@ def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:
     if own:
         return statistics.mean(own)
     return statistics.mean(units) * find(job.method).cost if units else None
-
-
-def spoken(seconds: float) -> str:
-    """A duration as people say it.
-
-    >>> spoken(40), spoken(400), spoken(40_000)
-    ('40 s', '7 min', '11.1 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -46,9 +46,9 @@ class Written:
         """Which method to use, with the uncertainty."""
         return "" if self.verdict is None else self.verdict.sentence
 
-    def terminal(self) -> RichTable:
-        """The first table, for people."""
-        return render.terminal(self.tables[0])
+    def terminal(self, width: int) -> RichTable:
+        """The first table, for a terminal of so many columns."""
+        return render.terminal(self.tables[0], width)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -88,7 +88,7 @@ def write_study(scenario: Scenario, study: Study, jobs: Sequence[Job], out: Path
     title = f"{scenario.title}: {study.question}"
     made = tuple(
         tables.build(results, title=title, network=network, choice=choice)
-        for network, choice in VIEWS
+        for network, choice in STUDY_VIEWS
     )
     written = Written(scenario, results, made, out / scenario.name / "ablations", slug(study.name))
     _write(written, [])

@@ -21,11 +21,12 @@ from adagc.types import METRICS, Metric
 _ARROWS = {"up": "↑", "down": "↓"}
 _STYLES = {"best": "bold", "second": "italic", "": ""}
 _BESIDE = ("mean_average_precision", "mean_f1", "mean_recall")  # of the paper, where there is room
+_WIDE = 100  # columns of a terminal that deviations need
 _REASON = 60  # characters of a failure inside a table
 
 
-def terminal(table: Table) -> rich.table.Table:
-    """For a terminal of 100 columns: one decimal less than in print where deviations follow."""
+def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
+    """One decimal less than in print where deviations follow; below 100 columns they do not."""
     shown = rich.table.Table(
         title=Text(table.title, style="bold"),  # as text, since words in brackets are not styles
         title_justify="left",
@@ -43,25 +44,28 @@ def terminal(table: Table) -> rich.table.Table:
     if table.paper:
         shown.add_column("paper\nmAP", justify="right", style="dim", no_wrap=True)
     shown.add_column("time", justify="right", no_wrap=True)
-    spread = any(cell.deviation is not None for row in table.rows for cell in row.cells.values())
+    known = any(cell.deviation is not None for row in table.rows for cell in row.cells.values())
+    spread = known and width >= _WIDE
     for group in table.groups:
         if group.name:
             shown.add_row(Text(group.name.removesuffix(" methods"), style="dim"))
         for row in group.rows:
-            name, *cells = _terminal_cells(row, fewer=int(spread), paper=bool(table.paper))
+            name, *cells = _terminal_cells(row, spread=spread, paper=bool(table.paper))
             shown.add_row(Text(" ") + name if group.name else name, *cells)
     return shown
 
 
-def _terminal_cells(row: Row, *, fewer: int, paper: bool) -> Iterable[Text]:
+def _terminal_cells(row: Row, *, spread: bool, paper: bool) -> Iterable[Text]:
+    fewer = int(spread)
     share = row.state.removesuffix(" runs").replace(" of ", "/") if row.cells else ""
     yield Text.assemble(row.label + row.footnote, (f" {share}" if share else "", "dim"))
     if row.cells:
         for metric in METRICS:
             cell = row.cells[metric.key]
-            spread = "" if cell.deviation is None else f"±{_number(cell.deviation, metric, fewer)}"
-            mean = _number(cell.mean, metric, fewer)
-            yield Text.assemble((mean, _STYLES[cell.mark]), (spread, "dim"))
+            mean, after = _number(cell.mean, metric, fewer), ""
+            if spread and cell.deviation is not None:
+                after = f"±{_number(cell.deviation, metric, fewer)}"
+            yield Text.assemble((mean, _STYLES[cell.mark]), (after, "dim"))
     else:
         yield Text(row.state.partition(":")[0], style="red")
         yield from (Text() for _ in METRICS[1:])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +104,15 @@ class Task:
         if len(engine.cores) > self.cpus:  # of the whole node: neighbours begin elsewhere
             first = int(os.environ.get("SLURM_JOB_ID", "0")) * self.cpus % len(engine.cores)
             engine.cores = (engine.cores * 2)[first : first + self.cpus]
-        engine.run(jobs, hear)
+        # Before Slurm requeues a job it says SIGTERM, on some clusters to all its processes, and
+        # workers that died of it would count as failed. They inherit what is blocked here; the
+        # tracker that comes with the first of them would unblock it, so it comes now.
+        ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            engine.run(jobs, hear)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return ends
 
 

@@ -249,7 +249,7 @@ def _notes(rows: Sequence[Row], network: str) -> Iterable[str]:
     planned = Counter(row.planned for row in rows)
     if planned:
         count = planned.most_common(1)[0][0]
-        spread = "; after it the unbiased standard deviation" if count > 1 else ""
+        spread = " (and unbiased standard deviation)" if count > 1 else ""
         yield f"Mean of {count} run{'s' * (count > 1)}{spread}. Best in bold, second in italics."
     teachers = [row for row in rows if row.label == f"{row.method} (teacher)"]
     student = "the student, which is deployed" if network == "network" else "the student's average"

@@ -6,9 +6,13 @@ choice was made, and nothing that chooses can see them.
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
+import os
+import signal
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +23,7 @@ import yaml
 from numpy.typing import NDArray
 
 from adagc.atomic import write_text
-from adagc.bench.engines import Event, Listener
+from adagc.bench.engines import Event, Listener, LocalEngine
 from adagc.bench.jobs import Job, slug
 from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
@@ -35,9 +39,10 @@ from adagc.bench.search import (
     choose,
     flatness,
     noisy_map,
+    space,
 )
 from adagc.bench.work import BusyError, perform
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import AdagcError, UsageError, check_range
 from adagc.methods import find
 
 if TYPE_CHECKING:
@@ -102,6 +107,85 @@ def tune(
         finally:
             claim.release()
     return _look(plan, ledger.points())
+
+
+def tune_all(
+    scenario: Scenario,
+    titles: Sequence[str],
+    out: Path,
+    *,
+    workers: int = 1,
+    say: Callable[[str], None] | None = None,
+    **options: Any,
+) -> list[Study]:
+    """Tune methods one after the other, every one in so many processes on this machine.
+
+    Args:
+        scenario: As for `tune`.
+        titles: Of the methods.
+        out: As for `tune`.
+        workers: Processes, this one included; on several GPUs each has one of its own.
+        say: Is given a line for every run that this process ends, and for every method.
+        options: Of `tune`.
+    """
+    import torch
+
+    check_range("workers", workers, 1)
+    for title in titles:
+        space(find(title))  # one that cannot be tuned is refused before any is
+    speak = say or (lambda text: None)
+
+    def on_event(event: Event) -> None:
+        if event.kind in ("finished", "failed"):
+            speak(f"{event.job.name}: {event.text or event.kind}")
+
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    crew = [
+        context.Process(
+            target=_assist, args=(i, workers, scenario, titles, out, options), daemon=True
+        )
+        for i in range(1, workers)
+    ]
+    threads = torch.get_num_threads()
+    try:
+        for process in crew:
+            process.start()
+        if crew:
+            torch.set_num_threads(len(LocalEngine(workers).share(0)[0]))
+        studies = []
+        for title in titles:
+            study = tune(scenario, title, out, on_event=on_event, **options)
+            studies.append(study)
+            done = f"{study.count('finished')} of {len(study.trials)} trials finished"
+            speak(f"{study.method} on {study.scenario}: {done}")
+        return studies
+    finally:
+        torch.set_num_threads(threads)
+        for process in crew:
+            if process.pid is not None:
+                process.terminate()  # all trials have ended, or can be continued
+                process.join()
+
+
+def _assist(
+    number: int,
+    workers: int,
+    scenario: Scenario,
+    titles: Sequence[str],
+    out: Path,
+    options: Mapping[str, Any],
+) -> None:
+    """The life of a second process: the same search, without a word."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    cores, gpu = LocalEngine(workers).share(number)
+    torch.set_num_threads(len(cores))
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    logging.getLogger("adagc").setLevel(logging.ERROR)
+    for title in titles:
+        tune(scenario, title, out, **options)
 
 
 class _Pruned(BaseException):
@@ -284,7 +368,7 @@ class Study:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", collapse_padding=True)
-        table.title = Text(f"{self.method} on {self.scenario}: {self.protocol}")
+        table.title = Text(f"{self.method} on {self.scenario}")
         table.title_justify = table.caption_justify = "left"
         tested = any(clean is not None and clean.test is not None for clean in self.hindsight)
         seeds = self.seeds if len(self.seeds) > 1 else ()

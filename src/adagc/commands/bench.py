@@ -51,7 +51,7 @@ def bench(argv: list[str]) -> None:
         from adagc import console
 
         for written in found:
-            console.stdout.print(written.terminal())
+            console.stdout.print(written.terminal(console.stdout.width))
             console.stdout.print(written.sentence, soft_wrap=True)
             console.stdout.print(f"Tables: {written.folder}/table.md .csv .tex .json")
     _complain([written.results for written in found])
@@ -96,7 +96,7 @@ def ablate(argv: list[str]) -> None:
         from adagc import console
 
         for written in found:
-            console.stdout.print(written.terminal())
+            console.stdout.print(written.terminal(console.stdout.width))
         console.stdout.print(f"Tables and curves: {found[0].folder.parent}")
     _complain([written.results for written in found])
 
@@ -288,7 +288,8 @@ def _scenarios(options: Namespace) -> list[Scenario]:
 def _run(options: Namespace, jobs: list[Job]) -> bool:
     """Do what is missing; False after a dry run."""
     from adagc import console
-    from adagc.bench.estimate import seconds_left, spoken
+    from adagc.bench.estimate import seconds_left
+    from adagc.bench.render import duration
     from adagc.bench.results import collect
 
     engine = _engine(options)
@@ -299,7 +300,7 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
     ]
     workers = getattr(engine, "workers", options.parallel or 1)
     left = seconds_left(missing, known, workers)
-    time = "" if left is None else f", about {spoken(left)} on {workers} worker(s)"
+    time = "" if left is None else f", about {duration(left)} on {workers} worker(s)"
     summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
     if options.dry_run:
         if options.json:

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from adagc.bench.ablate import plan as plan_study
+from adagc.bench.ablate import studies
+from adagc.bench.estimate import seconds_left
+from adagc.bench.jobs import plan
+from adagc.bench.results import collect
+from adagc.bench.work import perform
+from adagc.cli import main
+from adagc.errors import UsageError
+from adagc.types import METRICS
+from tiny import write_scenario
+
+
+@pytest.fixture
+def done(tiny, tmp_path):
+    """A bench of two methods and one seed, run in this process: the command finds it finished."""
+    for job in plan(tiny, ["AN", "AdaGC"], tmp_path / "out", [0]):
+        perform(job)
+    return tmp_path
+
+
+def words(folder: Path, command: str = "bench", *more: str) -> list[str]:
+    return [command, str(folder / "tiny"), "--out", str(folder / "out"), "--seeds", "0", *more]
+
+
+def test_tables_are_made_of_the_folders_alone(done, capsys):
+    assert main(words(done, "bench", "--methods", "AN", "AdaGC", "--json")) == 0
+    found = json.loads(capsys.readouterr().out)["tiny"]
+    views = [(table["network"], table["choice"]) for table in found["tables"]]
+    assert views == [
+        ("network", "last"), ("network", "best"), ("averaged", "last"), ("averaged", "best"),
+    ]  # fmt: skip
+    (run,) = (done / "out" / "tiny" / "an").glob("seed0-*/scores.json")
+    scores = json.loads(run.read_text())["networks"]["averaged"]["best"]
+    with (done / "out" / "tiny" / "table.csv").open(newline="") as file:
+        lines = [line for line in csv.DictReader(file) if line["label"] == "AN"]
+    assert len(lines) == 4 * len(METRICS)
+    value = next(
+        float(line["mean"])
+        for line in lines
+        if (line["network"], line["epoch"], line["metric"]) == ("averaged", "best", "mean_f1")
+    )
+    assert value == pytest.approx(100 * scores["mean_f1"])
+    texts = {path.suffix: path.read_text() for path in (done / "out" / "tiny").glob("table.*")}
+    assert set(texts) == {".md", ".csv", ".tex", ".json"}
+    assert found["verdict"]["sentence"] in texts[".md"]
+    before = texts[".md"]
+    assert main(words(done, "bench", "--methods", "AN", "AdaGC")) == 0
+    assert (done / "out" / "tiny" / "table.md").read_text() == before
+    shown = capsys.readouterr().out
+    assert "AdaGC (teacher)" in shown
+    assert "table.md" in shown
+
+
+def test_a_dry_run_says_what_is_missing_and_does_nothing(done, capsys):
+    arguments = words(done, "bench", "--methods", "AN", "WAN", "--dry_run", "--json")
+    before = sorted(done.rglob("*"))
+    assert main(arguments) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 2
+    (missing,) = told["to_do"]
+    assert missing["status"] == "missing"
+    assert "WAN" in missing["run"]
+    assert told["seconds"] > 0
+    assert sorted(done.rglob("*")) == before
+
+
+def test_the_estimate_goes_by_what_is_finished(tiny, done):
+    jobs = plan(tiny, ["AN", "WAN", "AdaGC"], done / "out", [0, 1])
+    known = collect("tiny", jobs)
+    (own,) = known.of("AN")
+    (missing,) = [job for job in jobs if job.method == "AN" and job.seed == 1]
+    assert seconds_left([missing], [known], 1) == pytest.approx(own.seconds)
+    assert seconds_left([missing] * 4, [known], 2) == pytest.approx(2 * own.seconds)
+    (wan,) = [job for job in jobs if job.method == "WAN" and job.seed == 1]
+    assert seconds_left([wan], [known], 1) > 0
+    other = write_scenario(done / "other")
+    assert seconds_left(plan(other, ["AN"], done / "out", [0]), [known], 1) is None
+
+
+def test_a_failed_run_is_in_the_table_and_in_the_exit_code(tmp_path, capsys):
+    write_scenario(tmp_path / "tiny", epochs=1)
+    (tmp_path / "tiny" / "an-ls.yaml").write_text("method: {title: AN-LS, smoothing: -1}")
+    assert main(words(tmp_path, "bench", "--methods", "AN", "AN-LS", "--workers", "1")) == 1
+    streams = capsys.readouterr()
+    assert "1 run(s) failed" in streams.err
+    assert "smoothing" in streams.err
+    text = (tmp_path / "out" / "tiny" / "table.md").read_text()
+    assert "failed" in text
+    (run,) = (tmp_path / "out" / "tiny" / "an").glob("seed0-*/scores.json")
+    score = 100 * json.loads(run.read_text())["networks"]["network"]["last"]["mean_f1"]
+    assert f"{score:.2f}" in text
+
+
+def test_ablations_share_runs_that_are_the_same(tiny, tmp_path):
+    planned = plan_study(tiny, ["trigger", "pseudo-labels", "mixup"], tmp_path, [0])
+    labels = {study.name: [job.label for job in jobs] for study, jobs in planned.items()}
+    assert labels["pseudo-labels"] == ["T + S", "T", "S", "T + S'", "S'"]
+    assert labels["mixup"] == ["with Mixup", "without Mixup"]
+    jobs = [job for group in planned.values() for job in group]
+    whole = {job.folder for job in jobs if job.label in ("adaptive", "T + S", "with Mixup")}
+    assert len(whole) == 1
+    assert len({job.folder for job in jobs}) == len(jobs) - 2
+    with pytest.raises(UsageError, match="pseudo-labels"):
+        plan_study(tiny, ["pseudolabels"], tmp_path)
+
+
+def test_fixed_triggers_keep_the_paper_s_share_of_the_run():
+    names = list(studies(70)["trigger"].variants)
+    assert names == ["adaptive", "after epoch 10", "after epoch 20", "after epoch 30"]
+    assert all(study.variants for study in studies(2).values())
+
+
+def test_ablate_figures_and_theory_from_finished_runs(tiny, tmp_path, capsys):
+    for job in plan_study(tiny, ["mixup"], tmp_path / "out", [0]).popitem()[1]:
+        perform(job)
+    assert main(words(tmp_path, "ablate", "--studies", "mixup", "--json")) == 0
+    (study,) = json.loads(capsys.readouterr().out)
+    rows = [row for group in study["tables"][0]["groups"] for row in group["rows"]]
+    assert [row["label"] for row in rows] == ["with Mixup (teacher)", "without Mixup (teacher)"]
+    assert study["tables"][0]["network"] == "teacher"
+    assert (tmp_path / "out" / "tiny" / "ablations" / "mixup.md").exists()
+
+    to = tmp_path / "figures"
+    assert main(words(tmp_path, "figures", "--to", str(to), "--json")) == 0
+    drawn = json.loads(capsys.readouterr().out)
+    assert (to / "trends.pdf").exists()
+    assert (to / "trends.png").exists()
+    assert isinstance(drawn["gap"], str)  # no GT, no AN: it says so
+
+    (run,) = {Path(job.folder) for job in plan(tiny, ["AdaGC"], tmp_path / "out", [0])}
+    assert main(["theory", str(run), "--json"]) == 0
+    theory = json.loads(capsys.readouterr().out)
+    assert Path(theory["figure"][0]).exists()
+
+
+def test_figures_without_runs_say_what_to_do(tiny, tmp_path, capsys):
+    assert main(words(tmp_path, "figures", "--to", str(tmp_path / "figures"))) == 1
+    assert "adagc bench" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--partition", "short"], "--engine slurm"),
+        (["--engine", "slurm", "--workers", "2"], "--parallel"),
+        (["--methods", "AdaGX"], "AdaGC"),
+        (["--workers", "0"], "at least 1"),
+    ],
+)
+def test_contradictions_are_refused(tiny, tmp_path, capsys, more, told):
+    assert main(words(tmp_path, "bench", *more)) == 2
+    assert told in capsys.readouterr().err
