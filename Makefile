@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format bench bench-features clean help
+.PHONY: demo test test-slow check format bench bench-features system-deps clean help
 
 help:
 	@echo "make demo       one label per image, on made-up scenes: train, compare, report"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make check      ruff, mypy, import direction: what CI runs before the tests"
 	@echo "make bench      speed and memory, as ratios inside one run"
+	@echo "make system-deps  Slurm and LaTeX, which some tests use and otherwise skip (Debian, Ubuntu)"
 	@echo "make bench-features  every method, five seeds, on features of AID (needs ADAGC_DATA)"
 
 # Rebuilt only when a dependency changes. The stamp comes last, so a broken set-up is repeated.
@@ -54,6 +55,18 @@ bench: $(READY)
 bench-features: $(READY)
 	@ADAGC_FEATURES=$$($(BIN)/python experiments/aid.py arrays --out runs/aid-arrays) \
 	    $(BIN)/adagc bench aid-features --out runs/bench --workers 2
+
+# What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
+DEBIAN := slurm-wlm munge texlive-latex-base texlive-latex-recommended
+system-deps:
+	@if dpkg -s $(DEBIAN) >/dev/null 2>&1; then echo "system packages are there"; \
+	elif ! command -v apt-get >/dev/null; then \
+	    echo "no apt-get here: install Slurm, munge and pdflatex to run all tests" >&2; \
+	else \
+	    sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
+	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	        $$sudo apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
+	fi
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -171,7 +171,8 @@ TRIGGERS = {
     "adaptive": ({}, 4, 0.1),
     "after epoch 2": ({"trigger_epoch": 2}, 2, 0.0),
     "after epoch 3": ({"trigger_epoch": 3}, 3, 0.05),
-    "λ = 5": ({"weight": 5}, 4, 0.2),  # differs in something else
+    "λ = 5": ({"weight": 5, "trigger_epoch": 5}, 4, 0.2),  # differs in something else too
+    "b_e = 5": ({}, 4, 0.1),  # was told the same as the first
 }
 PSEUDO_LABELS = {
     "T + S": ({}, 3, 0.1),
@@ -365,6 +366,16 @@ def test_enough_blocks_need_no_warning(tmp_path):
     note = next(t.get_text() for t in drawn("ranks", *several).axes[0].texts if "block" in str(t))
     assert "6 blocks" in note
     assert "indicative" not in note
+
+
+def test_what_never_ran_does_not_take_part_in_ranks(tmp_path, bench):
+    planned = [
+        Job(scenario, "EM", "EM", {}, {"seed": 0}, str(tmp_path / scenario / "missing"))
+        for scenario in ("demo", "another")
+    ]
+    more = collect("demo", [*bench.jobs, planned[0]])
+    blocks = comparisons([collect("another", planned[1:]), more], Reading())
+    assert (len(blocks.conditions), len(blocks.methods), blocks.left_out) == (2, 4, ())
 
 
 def test_variants_of_an_ablation_are_not_ranked(tmp_path):

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,11 +33,12 @@ from adagc.errors import AdagcError, MissingExtraError, UsageError, check_range
 Item = TypeVar("Item")
 log = logging.getLogger(__name__)
 
+_GONE = "unknown, it has left the queue"
 _ENDS = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-    "PREEMPTED", "REVOKED", "TIMEOUT",
+    "PREEMPTED", "REVOKED", "TIMEOUT", _GONE,
 }  # fmt: skip
-_GONE = "unknown, it has left the queue"
+_HELD = re.compile("held|hold", re.IGNORECASE)  # until somebody lets the job go
 _ARRAY = 1000  # elements; Slurm's own limit unless a site changed it
 # How often in a row a job must be seen at its end before we believe it: a job that is about to be
 # queued again may look like that, and on a network disk files show up a little later.
@@ -84,8 +86,8 @@ class SlurmEngine:
         least_one = {"minutes": minutes, "cpus": cpus, "runs_per_job": runs_per_job}
         for name, value in {**least_one, "parallel": parallel}.items():
             check_range(name, value, 1)
-        for name, value in {"gpus": gpus, "requeues": requeues}.items():
-            check_range(name, value, 0)
+        for name, least in {"gpus": gpus, "requeues": requeues, "interval": interval}.items():
+            check_range(name, least, 0)
         self.folder = (Path(out) / "slurm").resolve()
         # Ids start anew when a cluster is set up anew; with this name they are surely ours.
         self.name = f"adagc-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
@@ -142,7 +144,7 @@ class SlurmEngine:
             todo = {
                 key: job
                 for key, job in todo.items()
-                if job.status == "failed" or states.get(ids.get(key, ""), _GONE) in {_GONE, *_ENDS}
+                if job.status == "failed" or states.get(ids.get(key, ""), _GONE) in _ENDS
             }
         groups = list(_chunks(list(todo.values()), self.runs_per_job))
         for array in _chunks(groups, _ARRAY):
@@ -190,7 +192,7 @@ class SlurmEngine:
         states = {}
         for line in said.stdout.splitlines():
             slurm_id, state, reason = line.split("|", 2)
-            states[slurm_id] = f"{state} ({reason})" if "held" in reason.lower() else state
+            states[slurm_id] = f"{state} ({reason})" if _HELD.search(reason) else state
         return states
 
     def _look(self, waiting: Sequence[_Watched], tell: Listener) -> list[_Watched]:
@@ -219,10 +221,13 @@ class SlurmEngine:
             return True
         if state is None:
             return False
-        if "held" in state.lower() and not watched.held:
+        if _HELD.search(state) and not watched.held:
             watched.held = True
-            log.warning(f"Slurm holds job {watched.slurm_id} back: {state}; see scontrol release")
-        watched.ends = watched.ends + 1 if state in _ENDS or state == _GONE else 0
+            log.warning(
+                f"Slurm holds back job {watched.slurm_id}, {state}: look into it, then"
+                f" scontrol release {watched.slurm_id}"
+            )
+        watched.ends = watched.ends + 1 if state in _ENDS else 0
         if watched.ends < _LOOKS:
             return False
         tell(self._verdict(watched, state))

@@ -90,11 +90,11 @@ def comparisons(several: Sequence[Results], reading: Reading) -> Blocks:
     tables: dict[str, dict[str, dict[int, float]]] = {}
     for results in several:
         rows = [label for label in methods(results) if "truth" not in needs(label)]
-        if rows:
-            found = {label: reading.accuracies(results, label) for label in rows}
+        found = {label: own for label in rows if (own := reading.accuracies(results, label))}
+        if found:
             tables.setdefault(results.scenario, found)
     names = list(dict.fromkeys(label for rows in tables.values() for label in rows))
-    complete = [name for name in names if all(rows.get(name) for rows in tables.values())]
+    complete = [name for name in names if all(name in rows for rows in tables.values())]
     conditions = [
         (scenario, seed)
         for scenario, rows in tables.items()
