@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from adagc.atomic import replacing
 from adagc.errors import MissingExtraError
@@ -11,6 +14,8 @@ from adagc.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on paper.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -43,15 +48,32 @@ _STYLE: Any = {
 }
 
 
-def figure(
-    width: float = COLUMN, height: float = 2.4, *, rows: int = 1, columns: int = 1, **options: Any
-) -> tuple[Figure, list[Axes]]:
-    """An empty figure and its axes, row by row."""
+def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw with our sizes and widths, which matplotlib reads when artists are made."""
+
+    @wraps(draw)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with _style():
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+@contextmanager
+def _style() -> Iterator[None]:
     try:
         import matplotlib
     except ModuleNotFoundError:
         raise MissingExtraError("matplotlib, which draws figures,", "bench") from None
     with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def figure(
+    width: float = COLUMN, height: float = 2.4, *, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row."""
+    with _style():
         from matplotlib.figure import Figure
 
         # Not pyplot: no global state, no window, nothing to close.
@@ -62,11 +84,9 @@ def figure(
 
 def save(made: Figure, stem: Path) -> tuple[Path, Path]:
     """Write stem.pdf and stem.png, whole or not at all."""
-    import matplotlib
-
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = (stem.with_name(f"{stem.name}.pdf"), stem.with_name(f"{stem.name}.png"))
-    with matplotlib.rc_context(_STYLE), replacing(*paths) as temporary:
+    with _style(), replacing(*paths) as temporary:
         # Without a date the same data gives the same file.
         made.savefig(temporary[0], format="pdf", metadata={"CreationDate": None})
         made.savefig(temporary[1], format="png", dpi=_STYLE["savefig.dpi"])

@@ -55,9 +55,13 @@ class Task:
         try:
             return self._side_by_side(left) if self.workers > 1 else self._in_turn(left)
         except UncompletedJobError:  # by submitit, when the time is up for the last time
+            error = AdagcError(
+                "its Slurm job was out of time too often: give more --minutes; the same command"
+                " goes on from the last epoch"
+            )
             for job in self._jobs():
                 if job.status not in ("finished", "failed"):
-                    note_failure(job, AdagcError("no time is left: give --minutes or --requeues"))
+                    note_failure(job, error)
             raise
 
     def checkpoint(self) -> DelayedSubmission:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.bench.canvas import COLOURS, COLUMN, MARKERS, PAGE, figure
-from adagc.bench.figures.frame import GREY, Handle, in_style, legend_above, lettered
+from adagc.bench.canvas import COLOURS, COLUMN, MARKERS, PAGE, figure, in_style
+from adagc.bench.figures.frame import GREY, Handle, legend_above, lettered
 from adagc.bench.figures.reading import CEILING, FLOOR, OURS, NothingToDrawError, Reading
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.bench.canvas import COLOURS
-from adagc.bench.figures.frame import GREY, Handle, in_style, legend_above, panels
+from adagc.bench.canvas import COLOURS, in_style
+from adagc.bench.figures.frame import GREY, Handle, legend_above, panels
 from adagc.bench.figures.placing import place
 from adagc.bench.figures.reading import (
     FLOOR,

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 from adagc.bench import canvas
 from adagc.bench.canvas import COLOURS, COLUMN, DASHES, MARKERS, PAGE
-from adagc.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-P = ParamSpec("P")
 Handle = Any  # what matplotlib shows in a legend: an artist, or several in a container
 
 GREY = "#666666"
 MOST = 6  # lines that a reader can tell apart in one set of axes
-
-
-def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw with the canvas' sizes and widths, which matplotlib reads when artists are made."""
-
-    @wraps(draw)
-    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        try:
-            import matplotlib
-        except ModuleNotFoundError:
-            raise MissingExtraError("matplotlib, which draws figures,", "bench") from None
-        with matplotlib.rc_context(canvas._STYLE):
-            return draw(*args, **kwargs)
-
-    return styled
 
 
 def panels(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adagc.bench.canvas import COLOURS, COLUMN, MARKERS, figure
-from adagc.bench.figures.frame import GREY, Handle, in_style, legend_above
+from adagc.bench.canvas import COLOURS, COLUMN, MARKERS, figure, in_style
+from adagc.bench.figures.frame import GREY, Handle, legend_above
 from adagc.bench.figures.reading import (
     CEILING,
     FLOOR,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adagc.bench.canvas import COLOURS
-from adagc.bench.figures.frame import in_style, panels
+from adagc.bench.canvas import COLOURS, in_style
+from adagc.bench.figures.frame import panels
 from adagc.bench.figures.reading import NothingToDrawError, Reading
 
 if TYPE_CHECKING:

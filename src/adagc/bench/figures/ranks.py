@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.bench.canvas import PAGE, figure
-from adagc.bench.figures.frame import in_style
+from adagc.bench.canvas import PAGE, figure, in_style
 from adagc.bench.figures.reading import (
     OURS,
     NothingToDrawError,

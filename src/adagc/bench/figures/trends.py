@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from adagc.bench.canvas import in_style
 from adagc.bench.figures.curves import Curve, curve, draw_curve, starts
-from adagc.bench.figures.frame import GREY, Handle, in_style, legend_above, panels
+from adagc.bench.figures.frame import GREY, Handle, legend_above, panels
 from adagc.bench.figures.reading import FLOOR, OURS, NothingToDrawError, Reading, once
 
 if TYPE_CHECKING:

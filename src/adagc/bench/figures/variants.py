@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adagc.bench.canvas import PAGE, figure
+from adagc.bench.canvas import PAGE, figure, in_style
 from adagc.bench.figures.curves import Curve, curve, draw_curve, starts
-from adagc.bench.figures.frame import MOST, Handle, in_style, legend_above, lettered
+from adagc.bench.figures.frame import MOST, Handle, legend_above, lettered
 from adagc.bench.figures.reading import OURS, NothingToDrawError, Reading
 
 if TYPE_CHECKING:
