@@ -59,13 +59,14 @@ bench-features: $(READY)
 # What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
 DEBIAN := slurm-wlm munge texlive-latex-base texlive-latex-recommended
 system-deps:
-	@if dpkg -s $(DEBIAN) >/dev/null 2>&1; then echo "system packages are there"; \
+	@if command -v sbatch >/dev/null && command -v munged >/dev/null && command -v pdflatex >/dev/null; \
+	then echo "system packages are there"; \
 	elif ! command -v apt-get >/dev/null; then \
 	    echo "no apt-get here: install Slurm, munge and pdflatex to run all tests" >&2; \
 	else \
 	    sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
-	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	        $$sudo apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
+	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \
+	        apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
 	fi
 
 clean:

@@ -139,9 +139,11 @@ def _stop(daemons: Sequence[subprocess.Popen[bytes]], environment: dict[str, str
             daemon.wait()
     mark = f"SLURM_CONF={environment['SLURM_CONF']}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
+        pid = int(path.parent.name)
         with suppress(OSError):
-            if mark in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
-                os.kill(int(path.parent.name), signal.SIGKILL)
+            # Not the test's own helpers, which share its session.
+            if mark in path.read_bytes().split(b"\0") and os.getsid(pid) != os.getsid(0):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _outside_of_slurm() -> dict[str, str]:

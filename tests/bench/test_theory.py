@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from adagc.bench.theory import Theory, measure, propose
+from adagc.bench.theory_words import sentence, table
 from adagc.errors import AdagcError, UsageError
 from adagc.labels import simulate_random
 from adagc.methods.adagc import AdaGC
@@ -244,11 +245,20 @@ def test_peaks_are_sought_up_to_the_trigger(tmp_path):
     assert theory.trigger == 2
     assert (theory.peaks.noisy, theory.peaks.clean, theory.peaks.last) == (2, 1, 2)
     assert theory.peaks.lost == pytest.approx(0.44)
-    assert "Up to the trigger after epoch 2" in theory.sentence()
+    assert "Up to the trigger after epoch 2" in sentence(theory)
+
+
+def test_an_oracle_that_came_after_the_trigger_says_so(tmp_path):
+    run = write_run(tmp_path / "run", trigger=1)
+    write_history(run.folder, run.history[1:])
+    theory = measure(run)
+    assert (theory.peaks.noisy, theory.peaks.clean, theory.peaks.last) == (2, 3, 3)
+    assert "Beyond the trigger after epoch 1, the noisy mAP peaks in epoch 2" in sentence(theory)
+    assert "* is the trigger" not in " ".join(shown(theory).split())  # no row is marked
 
 
 def test_the_sentences_say_what_was_found(tmp_path):
-    assert measure(write_run(tmp_path / "run")).sentence() == (
+    assert sentence(measure(write_run(tmp_path / "run"))) == (
         "The noisy mAP lies below the clean one in 2 of 3 epochs, and Proposition 1 is nearer to it"
         " in 2 (Proposition 2 in epoch 2): the root-mean-square error is 18.0 points for"
         " Proposition 1 and 119.6 for Proposition 2."
@@ -270,7 +280,7 @@ def test_without_flips_both_propositions_say_the_same(tmp_path):
     assert np.isnan(theory.mean_alpha).all()
     assert np.isnan(theory.mean_recall).all()
     assert theory.errors(1)["with_covariance"] == pytest.approx(0, abs=1e-12)
-    assert theory.sentence() == (
+    assert sentence(theory) == (
         "No validation label is missing: both propositions say that noisy is clean."
         " The noisy and the clean mAP both peak in epoch 3, the last one."
     )
@@ -278,9 +288,18 @@ def test_without_flips_both_propositions_say_the_same(tmp_path):
     assert "–" in shown(theory)
 
 
+def test_labels_that_are_missing_in_other_classes_are_not_denied(tmp_path):
+    run = write_run(tmp_path / "run")
+    lines = run.history
+    for line in lines:
+        line["oracle"]["labels"] = {"true": [4, 4, 4], "flipped": [0, 0, 4], "wrong": [0] * 3}
+    write_history(run.folder, lines)
+    assert sentence(measure(run)).startswith("No validation label of these classes is missing:")
+
+
 def shown(theory: Theory, width: int = 100) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(theory.table())
+    console.print(table(theory))
     return console.export_text()
 
 

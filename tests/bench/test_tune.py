@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from adagc.bench import search
-from adagc.bench import tune as tuning
+from adagc.bench import ledger
 from adagc.bench.jobs import slug
 from adagc.bench.scenarios import load
 from adagc.bench.search import Dimension, Trial, choose, flatness, grid, space
-from adagc.bench.tune import Hindsight, Study, pooled_correlation, spearman, tune, tune_all
+from adagc.bench.tune import tune, tune_all
+from adagc.bench.tuned import Hindsight, Study, pooled_correlation, spearman
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find, registry
@@ -35,8 +35,7 @@ QUICK = {"share": 1.0, "epochs": 2}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(search, "_POLL", 0.02)
-    monkeypatch.setattr(tuning, "_POLL", 0.02)
+    monkeypatch.setattr(ledger, "_POLL", 0.02)
 
 
 def write_arrays(folder: Path, *, shuffle: bool = False, **settings):
@@ -159,12 +158,14 @@ def test_drawn_values_are_told_with_four_digits_and_stay_in_their_range():
     assert dimension.fit(0.30000000001) == 0.3
     assert Dimension((0.1, 0.12346), (0.1, 0.12346)).fit(0.12346) == 0.12346
     assert Dimension((2, 9), (2, 9)).fit(7) == 7
+    assert repr(Dimension((2, 9), (2, 9)).fit(3.0)) == "3"
     assert Dimension(("a",)).fit("a") == "a"
     assert [dimension.contains(value) for value in (0.05, 0.31, None, True)] == [
         True, False, False, False,
     ]  # fmt: skip
-    assert [Dimension((2, 9), (2, 9)).contains(value) for value in (3, 2.5, 10)] == [
-        True, False, False,
+    values = (3, 3.0, 2.5, 10, math.inf, math.nan)
+    assert [Dimension((2, 9), (2, 9)).contains(value) for value in values] == [
+        True, True, False, False, False, False,
     ]  # fmt: skip
     tenfold = Dimension((1.0, 10000.0), (1.0, 10000.0), log=True)
     assert [tenfold.slice(value) for value in (1, 9, 11, 150, 9999, 10000)] == [0, 0, 1, 2, 3, 3]
@@ -623,6 +624,18 @@ def test_tpe_starts_with_the_defaults_and_stays_in_its_ranges(arrays, out, monke
     assert study.trials[0].options == {"weight": 3.0, "momentum": 0.9}
 
 
+def test_a_default_of_3_0_is_the_3_of_a_range_of_integers(arrays, out):
+    """Optuna gives back 3 for 3.0, which would be another folder: one that nobody trains."""
+    options = {**QUICK, "sampler": "tpe", "trials": 1}
+    (trial,) = tune(arrays, "AdaGC", out, **options).trials
+    assert repr(trial.options) == "{'weight': 3}"
+    assert trial.state == "finished"
+    events = []
+    (out / "arrays" / "tune" / "studies.journal").unlink()
+    assert tune(arrays, "AdaGC", out, **options, on_event=events.append).trials == (trial,)
+    assert trained(events) == []
+
+
 def test_tpe_counts_what_is_there_and_can_be_repeated(arrays, out):
     options = {**QUICK, "sampler": "tpe"}
     tune(arrays, "LL-R", out, trials=2, **options)
@@ -640,9 +653,9 @@ def test_a_trial_that_falls_behind_is_pruned_marked_and_never_chosen(arrays, out
     points = iter([0.02, 0.03, 0.04, 0.05, 0.06, 0.5])
     plan = {"share": 1.0, "epochs": 12, "sampler": "tpe", "trials": 6}
     monkeypatch.setattr(
-        search.Plan, "found", lambda self: ({"smoothing": value} for value in points)
+        ledger.Plan, "found", lambda self: ({"smoothing": value} for value in points)
     )
-    monkeypatch.setattr(search.Plan, "start", None)
+    monkeypatch.setattr(ledger.Plan, "start", None)
     events = []
     study = tune(arrays, "AN-LS", out, **plan, on_event=events.append)
     *others, last = study.trials
@@ -659,12 +672,22 @@ def test_a_trial_that_falls_behind_is_pruned_marked_and_never_chosen(arrays, out
     # It stays so, also for a journal that never heard of it.
     monkeypatch.undo()
     monkeypatch.setattr(find("AN-LS"), "grid", {"smoothing": (0.01, 0.5)})
-    monkeypatch.setattr(search.Plan, "start", None)
+    monkeypatch.setattr(ledger.Plan, "start", None)
     (out / "arrays" / "tune" / "studies.journal").unlink()
     events.clear()
     again = tune(arrays, "AN-LS", out, **plan, on_event=events.append)
     assert trained(events) == []
     assert sorted(again.trials, key=lambda t: t.options["smoothing"]) == list(study.trials)
+    # Why an earlier attempt failed is of no interest any more.
+    Path(f"{mark.parent}.failed.json").write_text('{"error": "no more room"}')
+    again = tune(arrays, "AN-LS", out, **plan)
+    assert [(t.state, t.reason) for t in again.trials if t.options == last.options] == [
+        ("pruned", "")
+    ]
+    # Who does not want pruning gets the rest of the epochs.
+    whole = tune(arrays, "AN-LS", out, **plan, pruning=False, on_event=events.append)
+    assert [epoch for _, _, epoch in trained(events)] == list(range(6, 13))
+    assert {(trial.state, trial.epochs) for trial in whole.trials} == {("finished", 12)}
 
 
 def test_what_does_not_fit_is_refused(arrays, out):

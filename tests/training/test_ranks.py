@@ -15,16 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from adagc import ranks
-from adagc.methods import registry
+from adagc.errors import UsageError
+from adagc.methods import find, registry
 from adagc.training import checkpoint
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.training.fabric import make_fabric
+from adagc.training.loop import Settings
 from conftest import SPAWN, make_collection, make_labels, make_text
 
 METHODS = [*registry()]
 
 
-def config(labels: str, text: str) -> RunConfig:
+def config(labels: str, text: str | None) -> RunConfig:
     """Images through plain layers: nothing random and no statistics of a share in the network."""
     return RunConfig(
         labels=labels, text=text, epochs=3, batch_size=8, learning_rate=0.003, backbone="mlp",
@@ -187,3 +190,44 @@ def test_a_wrapped_network_is_the_network_in_all_but_its_calls():
     assert not network.training
     with pytest.raises(AttributeError):
         wrapped.nothing  # noqa: B018
+
+
+def train_one(labels: str, out: str) -> None:
+    torch.set_num_threads(1)
+    method = find("AdaGC")()
+    train(config(labels, None), method, out, collection=make_collection("images"))
+
+
+def one_of_two_by_srun(rank: int, port: int, labels: str, out: str) -> None:
+    os.environ |= {
+        "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0",
+        "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    train_one(labels, out)
+    assert ranks.world() == 2
+
+
+def test_two_tasks_of_srun_are_two_ranks(tmp_path):
+    labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
+    train_one(labels, str(tmp_path / "one"))
+    in_two(one_of_two_by_srun, labels, str(tmp_path / "two"))
+    one, two = (checkpoint.load(tmp_path / name / "last.ckpt") for name in ("one", "two"))
+    assert compare("AdaGC", one["network"], two["network"])
+
+
+def test_one_process_in_a_larger_allocation_is_one_process(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_NTASKS", "4")  # of the batch script; no step was started by srun
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fabric = make_fabric(Settings(accelerator="cpu"))
+    assert (fabric.world_size, ranks.world()) == (1, 1)
+
+
+def test_tasks_that_are_not_spread_evenly_are_refused(monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    monkeypatch.setenv("SLURM_STEP_NUM_NODES", "1")
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE", raising=False)
+    with pytest.raises(UsageError, match="--ntasks-per-node"):
+        make_fabric(Settings(accelerator="cpu"))

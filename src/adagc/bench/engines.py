@@ -135,7 +135,8 @@ class _Worker:
         # Between two jobs it leaves by itself; in the middle of one the run can be continued.
         if self.job is None:
             self._process.join(timeout=5)
-        self._process.terminate()
+        # Not by SIGTERM, which a job of a cluster shields its workers from.
+        self._process.kill()
         self._process.join()
 
 

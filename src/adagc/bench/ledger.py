@@ -1,3 +1,39 @@
+"""Which trials a search hands out, to any number of processes.
+
+A trial is a bench job per seed, so what its folder says is what counts. Optuna's journal only says
+which options were handed out; when it is lost, the folders are found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from filelock import FileLock, Timeout
+
+from adagc.bench.jobs import Job, make_job, slug
+from adagc.bench.results import Choice
+from adagc.bench.scenarios import Scenario
+from adagc.bench.search import Dimension, Sampler, Trial, grid, name_of, read, space, state_of
+from adagc.errors import AdagcError, MissingExtraError, check_range
+from adagc.methods.base import Method
+from adagc.training.runs import Run
+
+_TRIALS = 30  # of a sampler that could go on for ever
+_LONGEST = 100  # characters of a folder's name; its digest tells apart what they do not
+_POLL = 0.5  # seconds between two looks at what other processes do
+
+
 @dataclass(frozen=True)
 class Plan:
     """What makes a study this one and no other, and where its runs lie."""
@@ -48,30 +84,31 @@ class Plan:
     @cached_property
     def start(self) -> dict[str, Any] | None:
         """What the method does untuned, if the search could have come upon it."""
-        options = self._made(self.scenario.told(self.method.title), "")[0].options
-        return self._within(options)
+        return self._within(self._made(self.scenario.told(self.method.title), "")[0].options)
 
     def jobs(self, point: Mapping[str, Any]) -> list[Job]:
         """One run per seed."""
-        name = name_of(point)
         key = repr(sorted(point.items()))
-        if key not in self._jobs:
-            self._jobs[key] = self._made({**self.told, **point}, name)
+        if key not in self._jobs:  # making them reads label files
+            self._jobs[key] = self._made({**self.told, **point}, name_of(point))
         return self._jobs[key]
 
     def _made(self, options: Mapping[str, Any], name: str) -> list[Job]:
-        label = f"{self.method.title} {name}"
+        title, place = self.method.title, self.folder / slug(name)[:_LONGEST]
         jobs = [
-            make_job(self.scenario, self.method.title, seed, self.out, options=options, label=label)
+            make_job(self.scenario, title, seed, self.out, options=options, label=f"{title} {name}")
             for seed in self.seeds
         ]
-        place = self.folder / slug(name)[:_LONGEST]
         return [replace(job, folder=str(place / Path(job.folder).name)) for job in jobs]
 
     def _within(self, options: Mapping[str, Any]) -> dict[str, Any] | None:
-        point = {name: options.get(name) for name in self.space}
-        good = all(self.space[name].contains(value) for name, value in point.items())
-        return point if good else None
+        known = all(own.contains(options.get(name)) for name, own in self.space.items())
+        return self.fit(options) if known else None
+
+    def fit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of a grid as they are, drawn ones with the digits that are worth telling."""
+        drawn = self.sampler == "tpe"
+        return {n: own.fit(asked[n]) if drawn else asked[n] for n, own in self.space.items()}
 
     def found(self) -> Iterator[dict[str, Any]]:
         """The points whose runs lie in the folder and have the settings of this study."""
@@ -85,40 +122,20 @@ class Plan:
             if point is not None and self.jobs(point)[0].folder == str(path.parent):
                 yield point
 
-    def state(self, point: Mapping[str, Any]) -> State:
-        """What the folders say."""
-        jobs = self.jobs(point)
-        states = {job.status for job in jobs}
-        if states == {"finished"}:
-            return "finished"
-        if any(job.run.path(PRUNED).exists() for job in jobs):
-            return "pruned"
-        if "failed" in states:
-            return "failed"
-        return "missing" if states == {"missing"} else "started"
-
     def read(self, point: Mapping[str, Any]) -> Trial:
         """What may be known of a trial."""
-        noisy, seconds, epochs, reason = {}, 0.0, 0, ""
-        for job in self.jobs(point):
-            lines = job.run.history
-            seconds += sum(line["seconds"] for line in lines)
-            epochs += len(lines)
-            if job.status == "finished":
-                values = [noisy_map(line) for line in lines]
-                noisy[job.seed] = values[-1] if self.by == "last" else max(values)
-            elif job.status == "failed":
-                reason = reason or failure_of(job)
-        return Trial(dict(point), self.state(point), noisy, seconds, epochs, reason)
+        return read(point, self.jobs(point), self.by)
 
 
+@dataclass(frozen=True)
 class Claim:
     """A trial that this process works on and no other; the claim ends with the process."""
 
-    def __init__(self, point: dict[str, Any], jobs: list[Job], trial: Any, lock: FileLock) -> None:
-        self.point, self.jobs, self.trial = point, jobs, trial
-        self._lock = lock
-        self._steps: set[int] = set()
+    point: Mapping[str, Any]
+    jobs: Sequence[Job]
+    trial: Any  # Optuna's
+    lock: FileLock  # held
+    _steps: set[int] = field(default_factory=set)
 
     def report(self, step: int, value: float) -> None:
         """Tell the pruner; what it was told before, it is not told again."""
@@ -129,10 +146,6 @@ class Claim:
     def hopeless(self) -> bool:
         """Whether the pruner would stop here."""
         return bool(self.trial.should_prune())
-
-    def release(self) -> None:
-        """Let go."""
-        self._lock.release()
 
 
 class Ledger:
@@ -146,11 +159,7 @@ class Ledger:
     def __init__(self, plan: Plan, trials: int | None) -> None:
         check_range("trials", trials, 1)
         self._optuna = _optuna()
-        self._plan = plan
-        self._wanted = trials
-        self._distributions = {
-            name: self._distribution(dimension) for name, dimension in plan.space.items()
-        }
+        self._plan, self._wanted = plan, trials
         name = plan.name  # which checks all settings, before anything is written
         plan.root.mkdir(parents=True, exist_ok=True)
         path = plan.root / "studies.journal"
@@ -165,32 +174,30 @@ class Ledger:
         while True:
             with self._lock:
                 self._take_back()
-                trials = self._trials()
-                if self._more(trials):
-                    claim = self._claim(self._begun(trials))
+                begun = self._begun()
+                draw = self._plan.sampler == "tpe" and len(begun) < (self._wanted or _TRIALS)
+                if draw or self._trials("WAITING"):
+                    claim = self._claim(begun)
                     if claim is not None:
                         return claim
-                elif not any(trial.state.name == "RUNNING" for trial in trials):
+                elif not self._trials("RUNNING"):
                     return None
-            time.sleep(_POLL)
+            pause()
 
-    def close(self, claim: Claim) -> Trial:
+    def close(self, claim: Claim) -> None:
         """Note how it ended, which its folders say."""
         trial = self._plan.read(claim.point)
-        states = self._optuna.trial.TrialState
         if trial.score is not None:
             self._study.tell(claim.trial, trial.score)
         else:
-            ended = states.PRUNED if trial.state == "pruned" else states.FAIL
-            self._study.tell(claim.trial, state=ended)
-        return trial
+            self._end(claim.trial, "PRUNED" if trial.state == "pruned" else "FAIL")
 
     def points(self) -> list[dict[str, Any]]:
         """Everything that was handed out, once, in the order of the grid or of the trials."""
         found = (self._point(trial) for trial in self._trials())
-        known = {_key(point): point for point in found if point is not None}
+        known = {repr(point): point for point in found if point is not None}
         if self._plan.sampler == "grid":
-            return [point for point in grid(self._plan.space) if _key(point) in known]
+            return [point for point in grid(self._plan.space) if repr(point) in known]
         return list(known.values())
 
     def _open(self, path: Path, name: str) -> Any:
@@ -205,17 +212,12 @@ class Ledger:
             raise AdagcError(
                 f"{path} is damaged: delete it, the trials are found again in their folders"
             ) from None
-        pruners = self._optuna.pruners
-        patience = max(1, self._plan.epochs // 3)
-        return self._optuna.create_study(
-            storage=storage,
-            study_name=name,
-            direction="maximize",
-            load_if_exists=True,
-            pruner=pruners.MedianPruner(n_warmup_steps=patience)
-            if self._plan.pruning
-            else pruners.NopPruner(),
+        study = self._optuna.create_study(
+            storage=storage, study_name=name, direction="maximize", load_if_exists=True
         )
+        patience = max(1, self._plan.epochs // 3)
+        study.pruner = self._optuna.pruners.MedianPruner(n_warmup_steps=patience)
+        return study
 
     def _distribution(self, dimension: Dimension) -> Any:
         kinds = self._optuna.distributions
@@ -240,23 +242,20 @@ class Ledger:
 
     def _mend(self) -> None:
         """Queue again what ended without a result, or whose folder is gone."""
-        open_ = {_key(self._point(t)) for t in self._trials() if not t.state.is_finished()}
+        results = ("finished", "pruned") if self._plan.pruning else ("finished",)
+        going = {repr(self._point(trial)) for trial in self._trials("WAITING", "RUNNING")}
         for point in self.points():
-            lost = self._plan.state(point) not in ("finished", "pruned")
-            if lost and _key(point) not in open_:
+            if state_of(self._plan.jobs(point)) not in results and repr(point) not in going:
                 self._again(point)
 
     def _take_back(self) -> None:
         """Queue again what was abandoned."""
-        for trial in self._trials():
-            if trial.state.name != "RUNNING":
-                continue
+        for trial in self._trials("RUNNING"):
             point = self._point(trial)
-            lock = None if point is None else self._locked(point)
-            if point is not None and lock is None:
-                continue  # somebody is at it
-            self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
-            if point is not None and lock is not None:
+            if point is None:
+                self._end(trial.number, "FAIL")
+            elif (lock := self._locked(point)) is not None:  # else somebody is at it
+                self._end(trial.number, "FAIL")
                 lock.release()
                 self._again(point)
 
@@ -264,25 +263,24 @@ class Ledger:
         # Optuna knows no way back from an ended trial; a second one stands for it.
         self._study.enqueue_trial(point, user_attrs={"again": True})
 
-    def _more(self, trials: Sequence[Any]) -> bool:
-        if any(trial.state.name == "WAITING" for trial in trials):
-            return True
-        return self._plan.sampler == "tpe" and len(self._begun(trials)) < (self._wanted or TRIALS)
+    def _end(self, trial: Any, state: str) -> None:
+        self._study.tell(trial, state=self._optuna.trial.TrialState[state])
 
-    def _begun(self, trials: Sequence[Any]) -> list[dict[str, Any]]:
+    def _begun(self) -> list[dict[str, Any]]:
         """What was handed out; what was handed out again counts once."""
-        points = [self._point(trial) for trial in trials if "again" not in trial.user_attrs]
+        points = [self._point(trial) for trial in self._trials() if "again" not in trial.user_attrs]
         return [point for point in points if point is not None]
 
     def _claim(self, begun: Sequence[dict[str, Any]]) -> Claim | None:
-        samplers = self._optuna.samplers
         # Seeded by what there is: no two processes draw alike, and a search can be repeated.
         seed = zlib.crc32(repr(sorted(map(repr, begun))).encode())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # constant_liar counted as experimental once
-            self._study.sampler = samplers.TPESampler(seed=seed, constant_liar=True)
-        trial = self._study.ask(self._distributions)
-        point = self._fit(trial.params)
+            sampler = self._optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        self._study.sampler = sampler
+        space = self._plan.space.items()
+        trial = self._study.ask({name: self._distribution(own) for name, own in space})
+        point = self._plan.fit(trial.params)
         lock = self._locked(point)
         # Without the lock somebody is at the same options under another number: wait for them.
         return None if lock is None else Claim(point, self._plan.jobs(point), trial, lock)
@@ -298,35 +296,27 @@ class Ledger:
             return None
         return lock
 
-    def _trials(self) -> list[Any]:
-        return list(self._study.get_trials(deepcopy=False))
+    def _trials(self, *states: str) -> list[Any]:
+        """Optuna's, all or those in these states."""
+        wanted = [self._optuna.trial.TrialState[state] for state in states]
+        return list(self._study.get_trials(deepcopy=False, states=wanted or None))
 
     def _point(self, trial: Any) -> dict[str, Any] | None:
         """The options of a trial; None if its process died before it had drawn them all."""
         asked = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-        return self._fit(asked) if asked.keys() == self._plan.space.keys() else None
-
-    def _fit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of a grid as they are, drawn ones with the digits that are worth telling."""
-        drawn = self._plan.sampler == "tpe"
-        return {
-            name: dimension.fit(asked[name]) if drawn else asked[name]
-            for name, dimension in self._plan.space.items()
-        }
+        return self._plan.fit(asked) if asked.keys() == self._plan.space.keys() else None
 
 
-def _key(point: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    return () if point is None else tuple(point.items())
+def pause() -> None:
+    """Give other processes time to get on."""
+    time.sleep(_POLL)
 
 
 def _drop_half_a_line(path: Path) -> None:
     """Remove what a process that was killed while writing left: the next line would join it."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    content = path.read_bytes() if path.exists() else b""
+    if content and not content.endswith(b"\n"):
+        os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _optuna() -> ModuleType:

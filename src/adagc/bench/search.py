@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from adagc.bench.jobs import Job
+from adagc.bench.results import Choice
+from adagc.bench.work import failure_of
 from adagc.errors import UsageError, check_range
 from adagc.methods.base import Method
 
 Sampler = Literal["grid", "tpe"]
 State = Literal["finished", "pruned", "failed", "started", "missing"]
+PRUNED = "pruned.json"  # in the folder of a run that was not worth going on with
 NEAR = 0.005  # half a point of mAP: less than what another seed changes
 _DECADE = 10  # values that far apart differ by their order, not by their distance
 _DIGITS = 4  # of a drawn value: what a name and a file can show is what was trained
@@ -130,6 +134,38 @@ class Trial:
         return name_of(self.options)
 
 
+def state_of(jobs: Sequence[Job]) -> State:
+    """What the folders of a trial say, one per seed."""
+    states = {job.status for job in jobs}
+    if states == {"finished"}:
+        return "finished"
+    if any(job.run.path(PRUNED).exists() for job in jobs):
+        return "pruned"
+    if "failed" in states:
+        return "failed"
+    return "missing" if states == {"missing"} else "started"
+
+
+def read(options: Mapping[str, Any], jobs: Sequence[Job], by: Choice) -> Trial:
+    """The trial whose runs these are."""
+    state, noisy, seconds, epochs, reason = state_of(jobs), {}, 0.0, 0, ""
+    for job in jobs:
+        lines = job.run.history
+        seconds += sum(line["seconds"] for line in lines)
+        epochs += len(lines)
+        if job.status == "finished":
+            values = [noisy_map(line) for line in lines]
+            noisy[job.seed] = values[-1] if by == "last" else max(values)
+        elif job.status == "failed" and state == "failed":  # not if it was pruned since then
+            reason = reason or failure_of(job)
+    return Trial(dict(options), state, noisy, seconds, epochs, reason)
+
+
+def noisy_map(line: Mapping[str, Any]) -> float:
+    """The one number of an epoch's record that a search goes by."""
+    return float(line["noisy"]["network"]["mean_average_precision"])
+
+
 def name_of(options: Mapping[str, Any]) -> str:
     """Options in one line."""
     return " ".join(f"{key}={short(value)}" for key, value in options.items())
@@ -185,8 +221,3 @@ def flatness(
 def _scored(trials: Iterable[Trial]) -> list[tuple[Trial, float]]:
     """The finished ones."""
     return [(trial, trial.score) for trial in trials if trial.score is not None]
-
-
-def noisy_map(line: Mapping[str, Any]) -> float:
-    """The one number of an epoch's record that a search goes by."""
-    return float(line["noisy"]["network"]["mean_average_precision"])

@@ -37,7 +37,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,7 @@ from numpy.typing import NDArray
 from adagc.errors import AdagcError, UsageError
 from adagc.training.runs import Run
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 Floats = NDArray[np.float64]
-_ROWS = 6  # epochs that the table shows beside the peaks and the trigger
 _LEVEL = 1e-9  # predictions closer than this are the same
 
 
@@ -166,7 +162,10 @@ class Theory:
 
     @cached_property
     def peaks(self) -> Peaks:
-        """Up to the trigger: from there on training is another one, of which no theorem speaks."""
+        """Up to the trigger: from there on training is another one, of which no theorem speaks.
+
+        Of all epochs if the oracle saw none before it.
+        """
         among = [i for i, epoch in enumerate(self.epochs) if epoch <= (self.trigger or epoch)]
         among = among or list(range(len(self.epochs)))
         clean, noisy = self.clean[among], self.noisy[among]
@@ -201,7 +200,6 @@ class Theory:
             "peaks": self.peaks.to_dict(),
             "errors": {str(number): _plain(self.errors(number)) for number in (1, 2)},
             "epochs": [self._epoch(i) for i in range(len(self.epochs))],
-            "found": self.sentence(),
         }
 
     def _epoch(self, i: int) -> dict[str, Any]:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 _NOISY, _SECOND, _FIRST, _ALPHA, _, _RECALL, _CLEAN = COLOURS
 _PROPOSED = (_FIRST, _SECOND)
-_LINE, _THIN, _SMALL = 1.3, 0.8, 7  # widths in points, size of small print
+_THICK, _THIN = 1.8, 0.8  # points
 
 
+@canvas.in_style
 def draw(theory: Theory) -> Figure:
     """Three panels, as wide as a page; save it with `canvas.save`."""
     made, (over_epochs, per_class, assumption) = canvas.figure(
@@ -29,15 +30,7 @@ def draw(theory: Theory) -> Figure:
     _draw_classes(per_class, theory)
     _draw_assumption(assumption, theory)
     handles, names = over_epochs.get_legend_handles_labels()
-    made.legend(
-        handles,
-        names,
-        loc="outside lower center",
-        ncols=4,
-        fontsize=_SMALL,
-        frameon=False,
-        handlelength=2.6,
-    )
+    made.legend(handles, names, loc="outside lower center", ncols=4, handlelength=2.6)
     return made
 
 
@@ -45,11 +38,12 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
     """Observed mAP and what the propositions make of the clean one."""
     _mark_trigger(axes, theory)
     # In this order the legend's columns hold: observed, Proposition 1, Proposition 2, the rest.
-    _curve(axes, theory, theory.clean, _CLEAN, label="clean mAP*, observed", linewidth=1.8)
-    _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP, observed", linewidth=1.8)
+    _curve(axes, theory, theory.clean, _CLEAN, label="clean mAP*, observed", linewidth=_THICK)
+    _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP, observed", linewidth=_THICK)
     for number, (said, colour) in enumerate(zip(theory.propositions, _PROPOSED, strict=True), 1):
         name, top = f"Proposition {number}", 100 * float(said.full.max())
-        _curve(axes, theory, said.full, colour, label=name + _beyond(top))
+        beyond = f" (up to {top:.0f})" if top > 100 else ""
+        _curve(axes, theory, said.full, colour, label=name + beyond)
         _curve(axes, theory, said.plain, colour, DASHES[1], label=f"{name} without Cov")
     low = 100 * theory.propositions[0].full
     axes.fill_between(
@@ -71,7 +65,7 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
     seen = [theory.clean, theory.noisy, *(p.full for p in theory.propositions)]
     # A weight of 1 / (1 - β) can lead far above 100; there the axis ends and the line leaves it.
     axes.set_ylim(0, min(100.0, 108 * max(float(values.max()) for values in seen)))
-    _title(axes, "(a) mAP over epochs")
+    axes.set_title("(a) mAP over epochs", loc="left")
     axes.set_xlabel("epoch")
     axes.set_ylabel("validation mAP, %")
 
@@ -101,10 +95,10 @@ def _draw_classes(axes: Axes, theory: Theory) -> None:
     axes.plot([0, top], [0, top], color="#777777", linewidth=_THIN, zorder=1)
     axes.set_xlim(0, top)
     axes.set_ylim(0, top)
-    _title(axes, f"(b) classes in epoch {theory.peaks.clean}")
+    axes.set_title(f"(b) classes in epoch {theory.peaks.clean}", loc="left")
     axes.set_xlabel("predicted noisy AP, %" + (f" ({outside} above 100)" if outside else ""))
     axes.set_ylabel("observed noisy AP, %")
-    axes.legend(fontsize=_SMALL, frameon=False, loc="best", handletextpad=0.2)
+    axes.legend(loc="best", handletextpad=0.2)
 
 
 def _draw_assumption(axes: Axes, theory: Theory) -> None:
@@ -113,43 +107,20 @@ def _draw_assumption(axes: Axes, theory: Theory) -> None:
     _curve(axes, theory, theory.mean_recall, _RECALL, label="of all, mean Rec*")
     _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the flipped, mean α")
     axes.set_ylim(0, 100)
-    _title(axes, "(c) positives predicted at 0.5")
+    axes.set_title("(c) positives predicted at 0.5", loc="left")
     axes.set_xlabel("epoch")
     axes.set_ylabel("share of positives, %")
     # White behind it: the line of the trigger must not run through the words.
-    axes.legend(fontsize=_SMALL, loc="upper left", handlelength=1.6, edgecolor="none", framealpha=1)
-
-
-def _beyond(top: float) -> str:
-    return f" (up to {top:.0f})" if top > 100 else ""
+    axes.legend(loc="upper left", handlelength=1.6, frameon=True, edgecolor="none", framealpha=1)
 
 
 def _curve(
-    axes: Axes,
-    theory: Theory,
-    values: Floats,
-    colour: str,
-    dashes: Any = "-",
-    *,
-    label: str,
-    linewidth: float = _LINE,
+    axes: Axes, theory: Theory, values: Floats, colour: str, dashes: Any = "-", **options: Any
 ) -> None:
     # A single epoch is a point, which a line alone would not show.
     marker = MARKERS[0] if len(theory.epochs) == 1 else None
-    axes.plot(
-        theory.epochs,
-        100 * values,
-        color=colour,
-        linestyle=dashes,
-        linewidth=linewidth,
-        marker=marker,
-        markersize=3.5,
-        label=label,
-    )
-
-
-def _title(axes: Axes, text: str) -> None:
-    axes.set_title(text, loc="left", fontsize=8)  # one on the left is not sized by the canvas
+    options = {"color": colour, "linestyle": dashes, "marker": marker, **options}
+    axes.plot(theory.epochs, 100 * values, **options)
 
 
 def _mark_trigger(axes: Axes, theory: Theory, *, named: bool = True) -> None:
@@ -164,7 +135,7 @@ def _mark_trigger(axes: Axes, theory: Theory, *, named: bool = True) -> None:
         xycoords=("data", "axes fraction"),
         xytext=(3, -3),
         textcoords="offset points",
-        fontsize=_SMALL,
+        fontsize=7,
         color="#555555",
         va="top",
     )

@@ -1,56 +1,21 @@
-"""Tuning a method on noisy validation labels: one process, or many that share the trials.
-
-Whether noisy labels chose well is hindsight: clean scores are read from the run folders after the
-choice was made, and nothing that chooses can see them.
-"""
+"""Tuning a method on noisy validation labels: one process, or many that share the trials."""
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
-import os
-import signal
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-import numpy as np
-import yaml
-from numpy.typing import NDArray
-
-from adagc.atomic import write_text
-from adagc.bench.engines import Event, Listener, LocalEngine
-from adagc.bench.jobs import Job, slug
+from adagc.bench.engines import Event, Listener, LocalEngine, settle
+from adagc.bench.ledger import Claim, Ledger, Plan, pause
 from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
-from adagc.bench.search import (
-    PRUNED,
-    Claim,
-    Dimension,
-    Flatness,
-    Ledger,
-    Plan,
-    Sampler,
-    Trial,
-    choose,
-    flatness,
-    noisy_map,
-    space,
-)
+from adagc.bench.search import PRUNED, Sampler, noisy_map, space
+from adagc.bench.tuned import Study, study_of
 from adagc.bench.work import BusyError, perform
-from adagc.errors import AdagcError, UsageError, check_range
+from adagc.errors import UsageError
 from adagc.methods import find
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_MAP = "mean_average_precision"
-_ENOUGH = 3  # trials; two are always in one order or the other
-_POLL = 0.5  # seconds between two looks at what other processes do
 
 
 def tune(
@@ -105,8 +70,8 @@ def tune(
             _attempt(plan, claim, on_event or (lambda event: None))
             ledger.close(claim)
         finally:
-            claim.release()
-    return _look(plan, ledger.points())
+            claim.lock.release()
+    return study_of(plan, ledger.points())
 
 
 def tune_all(
@@ -130,7 +95,7 @@ def tune_all(
     """
     import torch
 
-    check_range("workers", workers, 1)
+    engine = LocalEngine(workers)
     for title in titles:
         space(find(title))  # one that cannot be tuned is refused before any is
     speak = say or (lambda text: None)
@@ -140,18 +105,17 @@ def tune_all(
             speak(f"{event.job.name}: {event.text or event.kind}")
 
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    (cores, _), *others = [engine.share(number) for number in range(workers)]
     crew = [
-        context.Process(
-            target=_assist, args=(i, workers, scenario, titles, out, options), daemon=True
-        )
-        for i in range(1, workers)
+        context.Process(target=_assist, args=(*share, scenario, titles, out, options), daemon=True)
+        for share in others
     ]
     threads = torch.get_num_threads()
     try:
         for process in crew:
             process.start()
         if crew:
-            torch.set_num_threads(len(LocalEngine(workers).share(0)[0]))
+            torch.set_num_threads(len(cores))
         studies = []
         for title in titles:
             study = tune(scenario, title, out, on_event=on_event, **options)
@@ -168,22 +132,15 @@ def tune_all(
 
 
 def _assist(
-    number: int,
-    workers: int,
+    cores: list[int],
+    gpu: str | None,
     scenario: Scenario,
     titles: Sequence[str],
     out: Path,
     options: Mapping[str, Any],
 ) -> None:
     """The life of a second process: the same search, without a word."""
-    import torch
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    cores, gpu = LocalEngine(workers).share(number)
-    torch.set_num_threads(len(cores))
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    logging.getLogger("adagc").setLevel(logging.ERROR)
+    settle(cores, gpu)
     for title in titles:
         tune(scenario, title, out, **options)
 
@@ -204,7 +161,7 @@ def _attempt(plan: Plan, claim: Claim, tell: Listener) -> None:
         try:
             _catch_up(plan, claim, number)
             _train(plan, claim, number, tell)
-            _catch_up(plan, claim, number)  # with all of a run that was finished before
+            _catch_up(plan, claim, number)  # with what another process trained meanwhile
         except _Pruned:
             done = job.epochs_done
             job.run.write_json(PRUNED, {"epoch": done})
@@ -235,7 +192,7 @@ def _train(plan: Plan, claim: Claim, number: int, tell: Listener) -> None:
             if not said:
                 tell(Event("busy", job))
             said = True
-            time.sleep(_POLL)
+            pause()
 
 
 def _catch_up(plan: Plan, claim: Claim, number: int) -> None:

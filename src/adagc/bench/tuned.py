@@ -1,3 +1,46 @@
+"""What tuning found, for people and for files.
+
+Whether noisy labels chose well is hindsight: clean scores are read from the run folders after the
+choice was made, and nothing that chooses can see them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from adagc.atomic import write_text
+from adagc.bench.jobs import Job, slug
+from adagc.bench.ledger import Plan
+from adagc.bench.results import Choice
+from adagc.bench.search import (
+    NEAR,
+    Dimension,
+    Flatness,
+    Sampler,
+    Trial,
+    choose,
+    flatness,
+    noisy_map,
+    short,
+)
+from adagc.errors import AdagcError, UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_MAP = "mean_average_precision"
+_ENOUGH = 3  # trials; two are always in one order or the other
+
+
 @dataclass(frozen=True)
 class Hindsight:
     """Clean scores of a finished trial, means over seeds; never used to choose."""
@@ -81,7 +124,7 @@ class Study:
         text = (
             f"{self.method} on {self.scenario}: {self.best.name} is the best of {tried} with"
             f" {self.best.score * 100:.2f} noisy mAP. {flat.near} of {flat.trials} finished trials"
-            f" are within 0.5 of it, their median is {flat.drop * 100:.2f} below."
+            f" are within {NEAR * 100:g} of it, the median is {flat.drop * 100:.2f} below."
         )
         if len(flat.spans) > 1:
             most = max(flat.spans, key=lambda name: flat.spans[name])
@@ -117,9 +160,9 @@ class Study:
             table.add_column(heading, justify="right", no_wrap=True, style=style)
         table.add_column("", no_wrap=True)
         pairs = list(zip(self.trials, self.hindsight, strict=True))
-        for trial, clean in sorted(pairs, key=lambda pair: -_known(pair[0].score)):
+        for trial, clean in sorted(pairs, key=lambda pair: -(pair[0].score or -1)):
             table.add_row(
-                *(_value(value) for value in trial.options.values()),
+                *(short(value) for value in trial.options.values()),
                 _percent(trial.score),
                 *(_percent(trial.noisy.get(seed)) for seed in seeds),
                 *([_percent(clean.test if clean else None)] if tested else []),
@@ -179,6 +222,28 @@ class Study:
         path = folder / f"{slug(self.method)}.yaml"
         write_text(path, text)
         return path
+
+
+def study_of(plan: Plan, points: Sequence[Mapping[str, Any]]) -> Study:
+    """What the folders of these trials say."""
+    trials = tuple(plan.read(point) for point in points)
+    config = plan.scenario.config(plan.seeds[0])
+    return Study(
+        scenario=plan.scenario.name,
+        method=plan.method.title,
+        sampler=plan.sampler,
+        by=plan.by,
+        share=config.share,
+        epochs=config.epochs,
+        seeds=plan.seeds,
+        told=plan.told,
+        space=plan.space,
+        trials=trials,
+        hindsight=tuple(
+            look_back(plan.jobs(trial.options), plan.by) if trial.state == "finished" else None
+            for trial in trials
+        ),
+    )
 
 
 def pooled_correlation(studies: Sequence[Study]) -> Correlation:
@@ -251,42 +316,11 @@ def _record(trial: Trial) -> dict[str, Any]:
     return {**asdict(trial), "noisy": noisy, "score": trial.score}
 
 
-def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _percent(score: float | None) -> str:
     return "–" if score is None else f"{score * 100:.2f}"
-
-
-def _known(score: float | None) -> float:
-    return -1.0 if score is None else score
 
 
 def _remark(trial: Trial) -> str:
     if trial.state == "pruned":
         return f"pruned at {trial.epochs}"
     return "" if trial.state == "finished" else trial.state
-
-
-def _look(plan: Plan, points: Sequence[Mapping[str, Any]]) -> Study:
-    trials = tuple(plan.read(point) for point in points)
-    config = plan.scenario.config(plan.seeds[0])
-    return Study(
-        scenario=plan.scenario.name,
-        method=plan.method.title,
-        sampler=plan.sampler,
-        by=plan.by,
-        share=config.share,
-        epochs=config.epochs,
-        seeds=plan.seeds,
-        told=plan.told,
-        space=plan.space,
-        trials=trials,
-        hindsight=tuple(
-            look_back(plan.jobs(trial.options), plan.by) if trial.state == "finished" else None
-            for trial in trials
-        ),
-    )
-
-

@@ -152,6 +152,7 @@ def theory(argv: list[str]) -> None:
     from adagc.bench import canvas
     from adagc.bench.theory import measure
     from adagc.bench.theory_figure import draw
+    from adagc.bench.theory_words import sentence, table
 
     found = measure(Path(options.run), options.network)
     files = canvas.save(draw(found), Path(options.to or options.run) / "theory")
@@ -160,8 +161,8 @@ def theory(argv: list[str]) -> None:
         return
     from adagc import console
 
-    console.stdout.print(found.table())
-    console.stdout.print(found.sentence(), soft_wrap=True)
+    console.stdout.print(table(found))
+    console.stdout.print(sentence(found), soft_wrap=True)
     console.stdout.print(f"Figure: {files[0]}  {files[1]}", soft_wrap=True)
 
 
@@ -195,7 +196,8 @@ def tune(argv: list[str]) -> None:
     quiet_start()
     from adagc import console
     from adagc.bench.scenarios import load
-    from adagc.bench.tune import pooled_correlation, tune_all
+    from adagc.bench.tune import tune_all
+    from adagc.bench.tuned import pooled_correlation
     from adagc.methods import find, registry
 
     scenario = load(options.scenario)
@@ -265,8 +267,21 @@ def _add_running(parser: ArgumentParser) -> None:
         ("memory", str, "Slurm: memory of a job, such as 16GB."),
         ("runs_per_job", int, "Slurm: runs that share a job."),
         ("parallel", int, "Slurm: jobs at the same time."),
+        ("requeues", int, "Slurm: how often a job that ran out of time is queued again."),
     ):
         parser.add_argument(f"--{name}", type=kind, default=None, help=text)
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="Slurm: runs that share a job run side by side, not one after the other.",
+    )
+    parser.add_argument(
+        "--sbatch",
+        type=str,
+        nargs="+",
+        default=None,
+        help="Slurm: more options of sbatch, such as qos=long account=geo.",
+    )
     parser.add_argument(
         "--dry_run", action="store_true", help="Say what would run and how long, and do nothing."
     )
@@ -323,20 +338,37 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
 def _engine(options: Namespace) -> Engine:
     from adagc.bench.engines import LocalEngine
 
-    slurm: dict[str, Any] = {
-        name: options[name]
-        for name in ("partition", "minutes", "cpus", "gpus", "memory", "runs_per_job", "parallel")
-        if options[name] is not None
-    }
+    names = (
+        "partition",
+        "minutes",
+        "cpus",
+        "gpus",
+        "memory",
+        "runs_per_job",
+        "parallel",
+        "requeues",
+    )
+    slurm: dict[str, Any] = {name: options[name] for name in names if options[name] is not None}
+    if options.together:
+        slurm["together"] = True
+    if options.sbatch is not None:
+        slurm["extra"] = _pairs(options.sbatch)
     if options.engine == "local":
         if slurm:
-            raise UsageError(f"--{next(iter(slurm))} is for --engine slurm")
+            name = "sbatch" if "extra" in slurm else next(iter(slurm))
+            raise UsageError(f"--{name} is for --engine slurm")
         return LocalEngine(options.workers)
     if options.workers is not None:
         raise UsageError("--workers is for --engine local; --parallel limits jobs on a cluster")
     from adagc.bench.slurm import SlurmEngine
 
     return SlurmEngine(Path(options.out), **slurm)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str | bool]:
+    """`qos=long` and `exclusive` as sbatch's options."""
+    pairs = (word.removeprefix("--").partition("=") for word in words)
+    return {name: value if equals else True for name, equals, value in pairs}
 
 
 def _complain(results: Sequence[Results]) -> None:

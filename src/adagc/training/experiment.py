@@ -24,8 +24,9 @@ from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.evaluate import Oracle, Pair
+from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, split_text
-from adagc.training.loop import Settings, Validation, fit, make_fabric
+from adagc.training.loop import Settings, Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, observe
 from adagc.training.runs import Run

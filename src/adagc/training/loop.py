@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +20,13 @@ from torch import nn
 from adagc import ranks
 from adagc.data.base import SceneDataset
 from adagc.data.transforms import Augmentation
-from adagc.errors import TrainingError, UsageError, check_range
+from adagc.errors import TrainingError, check_range
 from adagc.methods.base import Method
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import score
 from adagc.training.batches import Batches, derived_seed
 from adagc.training.evaluate import predict
+from adagc.training.fabric import make_fabric
 from adagc.training.history import History, log_scalars, tensorboard
 from adagc.training.snapshots import Snapshots, save_weights
 from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
@@ -322,41 +322,12 @@ def _broken(
     )
 
 
-def make_fabric(settings: Settings) -> Fabric:
-    """The engine under the loop; a device that is not there is the user's to know."""
-    # torchrun says how many processes there are, in all and here; started plainly there is one.
-    total, local = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    many: dict[str, Any] = {"strategy": "ddp", "num_nodes": total // local} if total > 1 else {}
-    try:
-        fabric = Fabric(
-            accelerator=settings.accelerator,
-            devices=local,
-            precision=_precision(settings),
-            **many,
-        )
-        fabric.launch()
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(
-            f"--accelerator {settings.accelerator} cannot be used here ({reason}): use auto or cpu"
-        ) from error
-    return fabric
-
-
 def _rate(progress: Progress, settings: Settings) -> float:
     """Share of the learning rate at this step."""
     if settings.schedule == "constant":
         return 1.0
     done = progress.step / max(1, progress.epochs * progress.steps_per_epoch)
     return 0.5 * (1.0 + math.cos(math.pi * done))
-
-
-def _precision(settings: Settings) -> Any:
-    if settings.precision != "auto":
-        return settings.precision
-    # bfloat16 autocast on a CPU without the instructions is tens of times slower than float32.
-    cuda = settings.accelerator in ("auto", "cuda") and torch.cuda.is_available()
-    return "bf16-mixed" if cuda and torch.cuda.is_bf16_supported() else "32-true"
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from adagc.metrics import score
 from adagc.models import ModelSpec, load_model
 from adagc.models.tensors import read_safetensors
 from adagc.training.evaluate import predict
+from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, rows_of_split
-from adagc.training.loop import make_fabric
 from adagc.training.network import suited
 from adagc.training.runs import Run
 
