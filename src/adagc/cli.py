@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from adagc._version import __version__
-from adagc.commands import bench, data, runs
+from adagc.commands import bench, data, runs, studies
 from adagc.errors import AdagcError, UsageError
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
-        *(bench.bench, bench.tune, bench.ablate, bench.figures, bench.theory),
+        *(bench.bench, studies.tune, bench.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )
 }
@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
-        more = "; the same command with --resume continues" if name == "train" else ""
+        goes_on = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
+        more = f"; the same command{goes_on[name]} continues" if name in goes_on else ""
         print(f"adagc {name}: interrupted{more}", file=sys.stderr)
         return 1
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Commands around many runs: bench, tune, ablate, figures, theory."""
+"""Commands that do many runs: bench, ablate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 def bench(argv: list[str]) -> None:
     """Compare methods on scenarios: runs what is missing, then tables and a recommendation."""
     parser = make_parser("bench", bench, "adagc bench demo-random --methods AN WAN AdaGC")
-    _add_scenarios(parser)
+    add_scenarios(parser)
     parser.add_argument(
         "--methods", type=str, nargs="+", default=None, help="Titles; all methods by default."
     )
@@ -38,7 +37,7 @@ def bench(argv: list[str]) -> None:
 
     titles = [find(name).title for name in options.methods or registry()]
     planned: list[tuple[Scenario, list[Job]]] = []
-    for scenario in _scenarios(options):
+    for scenario in chosen_scenarios(options):
         if options.tuned is not None:
             scenario = scenario.with_options(Path(options.tuned))
         planned.append((scenario, jobs.plan(scenario, titles, Path(options.out), options.seeds)))
@@ -60,7 +59,7 @@ def bench(argv: list[str]) -> None:
 def ablate(argv: list[str]) -> None:
     """Change one thing of AdaGC at a time: trigger, pseudo-labels, Mixup, and its numbers."""
     parser = make_parser("ablate", ablate, "adagc ablate demo-random --studies trigger mixup")
-    _add_scenarios(parser)
+    add_scenarios(parser)
     parser.add_argument(
         "--studies",
         type=str,
@@ -76,7 +75,7 @@ def ablate(argv: list[str]) -> None:
     from adagc.bench.outputs import write_study
 
     planned = []
-    for scenario in _scenarios(options):
+    for scenario in chosen_scenarios(options):
         epochs = scenario.config(scenario.seeds[0]).epochs
         names = options.studies or list(ablations.studies(epochs))
         planned.append(
@@ -101,145 +100,11 @@ def ablate(argv: list[str]) -> None:
     _complain([written.results for written in found])
 
 
-def figures(argv: list[str]) -> None:
-    """Draw the paper's figures, and more, from the finished runs of bench and ablate."""
-    parser = make_parser("figures", figures, "adagc figures demo-random demo-dominant --to figures")
-    _add_scenarios(parser)
-    parser.add_argument("--to", type=str, default="figures", help="Folder for PDF and PNG files.")
-    parser.add_argument("--only", type=str, nargs="+", default=None, help="Names of figures.")
-    parser.add_argument(
-        "--tuned", type=str, default=None, help="Folder of method options that the runs used."
-    )
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
-    quiet_start()
-    from adagc.bench import ablate as ablations
-    from adagc.bench import jobs
-    from adagc.bench.figures import draw_all
-    from adagc.bench.results import collect
-    from adagc.methods import registry
-
-    out, found = Path(options.out), []
-    for scenario in _scenarios(options):
-        if options.tuned is not None:
-            scenario = scenario.with_options(Path(options.tuned))
-        found.append(collect(scenario.name, jobs.plan(scenario, registry(), out, options.seeds)))
-        names = ablations.studies(scenario.config(scenario.seeds[0]).epochs)
-        groups = ablations.plan(scenario, names, out, options.seeds).values()
-        found.extend(collect(scenario.name, group) for group in groups)
-    if not any(results.finished for results in found):
-        raise AdagcError(f"{out} holds no finished run of these scenarios: run  adagc bench  first")
-    drawn = draw_all(found, Path(options.to), set(options.only) if options.only else None)
-    if options.json:
-        print_json(drawn)
-        return
-    from adagc import console
-
-    for name, files in drawn.items():
-        text = f"not drawn: {files}" if isinstance(files, str) else f"{files[0]}  {files[1]}"
-        console.stdout.print(f"{name:<14} {text}", soft_wrap=True)
-
-
-def theory(argv: list[str]) -> None:
-    """Check the paper's propositions on a run: predicted against observed noisy mAP."""
-    parser = make_parser("theory", theory, "adagc theory runs/demo/adagc")
-    parser.add_argument("run", type=str, help="Run folder.")
-    parser.add_argument("--network", type=str, default=None, help="teacher, network or averaged.")
-    parser.add_argument("--to", type=str, default=None, help="Folder of the figure; the run's own.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
-    quiet_start()
-    from adagc.bench import canvas
-    from adagc.bench.theory import measure
-    from adagc.bench.theory_figure import draw
-    from adagc.bench.theory_words import sentence, table
-
-    found = measure(Path(options.run), options.network)
-    files = canvas.save(draw(found), Path(options.to or options.run) / "theory")
-    if options.json:
-        print_json({**found.to_dict(), "figure": [str(path) for path in files]})
-        return
-    from adagc import console
-
-    console.stdout.print(table(found))
-    console.stdout.print(sentence(found), soft_wrap=True)
-    console.stdout.print(f"Figure: {files[0]}  {files[1]}", soft_wrap=True)
-
-
-def tune(argv: list[str]) -> None:
-    """Choose options of methods by noisy validation labels, on a share of the data."""
-    parser = make_parser("tune", tune, "adagc tune demo-random --methods LL-R AdaGC --workers 2")
-    parser.add_argument("scenario", type=str, help="Name of a shipped scenario, or a folder.")
-    parser.add_argument(
-        "--methods", type=str, nargs="+", default=None, help="Titles; all with a grid by default."
-    )
-    parser.add_argument("--out", type=str, default="runs/bench", help="Folder of all runs.")
-    parser.add_argument(
-        "--to", type=str, default=None, help="Folder for the YAML files; OUT/SCENARIO/tuned."
-    )
-    parser.add_argument(
-        "--search",
-        choices=["grid", "tpe"],
-        default="grid",
-        help="The paper's grid, or Optuna's TPE.",
-    )
-    parser.add_argument("--trials", type=int, default=None, help="At most so many per method.")
-    parser.add_argument("--share", type=float, default=0.5, help="Of the training images.")
-    parser.add_argument("--epochs", type=int, default=10, help="Of every trial.")
-    parser.add_argument("--seeds", type=int, nargs="+", default=None, help="The first by default.")
-    parser.add_argument(
-        "--by", choices=["last", "best"], default="last", help="Epoch at which a trial is judged."
-    )
-    parser.add_argument("--workers", type=int, default=1, help="Processes that share the trials.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
-    quiet_start()
-    from adagc import console
-    from adagc.bench.scenarios import load
-    from adagc.bench.tune import tune_all
-    from adagc.bench.tuned import pooled_correlation
-    from adagc.methods import find, registry
-
-    scenario = load(options.scenario)
-    if options.methods is None:
-        titles = [title for title, method in registry().items() if method.grid]
-    else:
-        titles = [find(name).title for name in options.methods]
-    studies = tune_all(
-        scenario,
-        titles,
-        Path(options.out),
-        workers=options.workers,
-        say=lambda text: console.stderr.print(text, soft_wrap=True),
-        sampler=options.search,
-        trials=options.trials,
-        share=options.share,
-        epochs=options.epochs,
-        seeds=options.seeds,
-        by=options.by,
-    )
-    folder = Path(options.to) if options.to else Path(options.out) / scenario.name / "tuned"
-    written = [study.write(folder) for study in studies if study.best is not None]
-    pooled = pooled_correlation(studies)
-    if options.json:
-        print_json(
-            {
-                "studies": [study.to_dict() for study in studies],
-                "correlation": asdict(pooled),
-                "files": [str(path) for path in written],
-            }
-        )
-        return
-    for study in studies:
-        console.stdout.print(study.table())
-        console.stdout.print(study.sentence(), soft_wrap=True)
-    console.stdout.print(f"Options: {folder}  (adagc bench {options.scenario} --tuned {folder})")
-
-
 # -- what bench and ablate share -------------------------------------------------------------
 
 
-def _add_scenarios(parser: ArgumentParser) -> None:
+def add_scenarios(parser: ArgumentParser) -> None:
+    """Which scenarios, and what of them is changed."""
     parser.add_argument(
         "scenarios",
         type=str,
@@ -288,7 +153,8 @@ def _add_running(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
 
 
-def _scenarios(options: Namespace) -> list[Scenario]:
+def chosen_scenarios(options: Namespace) -> list[Scenario]:
+    """Those that `add_scenarios` asked for."""
     from adagc.bench.scenarios import load
 
     found = [load(name) for name in options.scenarios]
