@@ -545,3 +545,5 @@ def test_a_figure_of_one_epoch_and_no_flips(tmp_path):
     made = draw(measure(run))
     made.canvas.draw()
     assert len(made.axes) == 3
+    maps, _, assumption = made.axes
+    assert all(float(at).is_integer() for axes in (maps, assumption) for at in axes.get_xticks())

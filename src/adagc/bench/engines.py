@@ -153,10 +153,8 @@ def settle(cores: list[int], gpu: str | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     if hasattr(os, "sched_setaffinity"):  # Linux
         os.sched_setaffinity(0, cores)
-    # Read when torch is loaded, so before it is.
-    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(len(cores))
     if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # read when CUDA is first used
     import torch
 
     torch.set_num_threads(len(cores))

@@ -66,7 +66,7 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
     # A weight of 1 / (1 - β) can lead far above 100; there the axis ends and the line leaves it.
     axes.set_ylim(0, min(100.0, 108 * max(float(values.max()) for values in seen)))
     axes.set_title("(a) mAP over epochs", loc="left")
-    axes.set_xlabel("epoch")
+    _name_epochs(axes)
     axes.set_ylabel("validation mAP, %")
 
 
@@ -108,10 +108,15 @@ def _draw_assumption(axes: Axes, theory: Theory) -> None:
     _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the flipped, mean α")
     axes.set_ylim(0, 100)
     axes.set_title("(c) positives predicted at 0.5", loc="left")
-    axes.set_xlabel("epoch")
+    _name_epochs(axes)
     axes.set_ylabel("share of positives, %")
     # White behind it: the line of the trigger must not run through the words.
     axes.legend(loc="upper left", handlelength=1.6, frameon=True, edgecolor="none", framealpha=1)
+
+
+def _name_epochs(axes: Axes) -> None:
+    axes.set_xlabel("epoch")
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)  # there is no epoch 1.5
 
 
 def _curve(

@@ -107,11 +107,15 @@ def logged(job: Job) -> Iterator[None]:
 def claimed(job: Job) -> Iterator[None]:
     """Work on a job that nobody else works on; the claim ends with the process, also by a kill."""
     job.lock.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(job.lock, timeout=0)
     try:
-        with FileLock(job.lock, timeout=0):
-            yield
+        lock.acquire()
     except Timeout:
         raise BusyError(f"{job.name} is being worked on by another process") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _collection(config: RunConfig) -> Collection:

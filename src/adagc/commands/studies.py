@@ -66,7 +66,8 @@ def theory(argv: list[str]) -> None:
     found = measure(Path(options.run), options.network)
     files = canvas.save(draw(found), Path(options.to or options.run) / "theory")
     if options.json:
-        print_json({**found.to_dict(), "figure": [str(path) for path in files]})
+        shown = [str(path) for path in files]
+        print_json({**found.to_dict(), "found": sentence(found), "figure": shown})
         return
     from adagc import console
 
@@ -129,6 +130,10 @@ def tune(argv: list[str]) -> None:
     )
     folder = Path(options.to) if options.to else Path(options.out) / scenario.name / "tuned"
     written = [study.write(folder) for study in studies if study.best is not None]
+    if not written:
+        raise AdagcError(
+            "no trial finished, so there is nothing to choose from: see the .log files"
+        )
     pooled = pooled_correlation(studies)
     if options.json:
         print_json(
