@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from adagc.data.array import ArrayScenes, array_collection
+from adagc.data.array import ArrayScenes, array_collection, pooled
 from adagc.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -123,3 +125,15 @@ def test_file_errors(tmp_path: Path) -> None:
             array_collection(tmp_path / name)
     with pytest.raises(DataError, match="2 different names for 20 rows"):
         array_collection(tmp_path / "fine.npy", names=["a", "b"])
+
+
+def test_means_over_positions_are_taken_once_and_forgotten_with_their_images():
+    values = np.random.default_rng(0).random((5, 3, 2, 2)).astype(np.float32)
+    images = ArrayScenes(values, tuple("abcde"), ("x", "y", "z"))
+    first = pooled(images)
+    assert pooled(images) is first
+    np.testing.assert_allclose(first.gather(np.arange(5)), values.mean(axis=(2, 3)), rtol=1e-6)
+    gone = weakref.ref(images)
+    del images, first
+    gc.collect()
+    assert gone() is None

@@ -120,6 +120,13 @@ class Slow(ArrayScenes):
         return super().gather(rows)
 
 
+@pytest.fixture
+def large(monkeypatch):
+    """Every batch counts as large."""
+    monkeypatch.setattr("adagc.training.batches._SMALL", 0)
+
+
+@pytest.mark.usefixtures("large")
 def test_reading_ahead_does_not_reorder():
     images = Slow(numbered()._array)
     slow = make(images=images)
@@ -131,6 +138,15 @@ def test_reading_ahead_does_not_reorder():
     assert all(name != threading.main_thread().name for _, name in images.reads)
 
 
+def test_a_small_batch_is_read_when_it_is_wanted():
+    images = Slow(numbered()._array)
+    iterator = make(images=images).epoch(1)
+    next(iterator)
+    assert images.reads == [(6, threading.main_thread().name)]
+    assert [size for size, _ in images.reads[:1]] + [len(b.index) for b in iterator] == [6, 6, 6, 4]
+
+
+@pytest.mark.usefixtures("large")
 def test_the_next_batch_is_read_while_one_is_in_use():
     images = Slow(numbered()._array)
     iterator = make(images=images).epoch(1)
@@ -142,6 +158,7 @@ def test_the_next_batch_is_read_while_one_is_in_use():
     iterator.close()
 
 
+@pytest.mark.usefixtures("large")
 def test_an_epoch_that_is_left_early_leaves_no_thread_behind():
     before = threading.active_count()
     iterator = make().epoch(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,12 +64,23 @@ class ArrayScenes(SceneDataset):
 
 
 def pooled(images: SceneDataset, *, chunk: int = 256) -> ArrayScenes:
-    """Every image or feature map as its mean over positions, computed once and held in memory."""
+    """Every image or feature map as its mean over positions, computed once and held in memory.
+
+    The test of a run, and the next run on the same opened data, get what the first one computed.
+    """
+    known = _POOLED.get(images)
+    if known is not None:
+        return known
     values = np.empty((len(images), images.shape[0]), dtype=np.float32)
     for start in range(0, len(images), chunk):
         rows = np.arange(start, min(start + chunk, len(images)))
         values[rows] = images.gather(rows).mean(axis=(2, 3), dtype=np.float32)
-    return ArrayScenes(values, images.names, images.bands)
+    made = _POOLED[images] = ArrayScenes(values, images.names, images.bands)
+    return made
+
+
+# As long as the images themselves are in use.
+_POOLED: WeakKeyDictionary[SceneDataset, ArrayScenes] = WeakKeyDictionary()
 
 
 def array_collection(

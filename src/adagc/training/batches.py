@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
@@ -17,6 +18,7 @@ from adagc.data.transforms import Augmentation, dihedral, draw_turns
 from adagc.ranks import world
 from adagc.types import Batch
 
+_SMALL = 2**21  # bytes of a batch that are read faster than a thread is woken
 # Batch normalisation needs two images to have a variance.
 _SMALLEST = 2
 
@@ -85,10 +87,24 @@ class Batches:
         return len(self.bounds)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of this epoch (1-based); the next one is read while one is in use."""
+        """The batches of this epoch (1-based); if large, the next is read while one is in use."""
         order = torch.randperm(len(self.rows), generator=generator_for(self.seed, number, "order"))
         turns = draw_turns(len(self.rows), generator_for(self.seed, number, "augment"))
         generator = generator_for(self.seed, number, "method")
+        for index, values in self._ahead(order) if self._large else self._at_once(order):
+            yield self._finish(index, values, turns, generator)
+
+    @property
+    def _large(self) -> bool:
+        """Whether reading a batch takes longer than handing it from thread to thread."""
+        rows = max((end - start for start, end in self.bounds), default=0)
+        return rows * math.prod(self.images.shape) * self.images.dtype.itemsize > _SMALL
+
+    def _at_once(self, order: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        for start, end in self.bounds:
+            yield order[start:end], self._read(order[start:end])
+
+    def _ahead(self, order: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         with ThreadPoolExecutor(max_workers=1) as reader:
             ahead: Future[Tensor] | None = None
             previous = order[:0]
@@ -96,10 +112,10 @@ class Batches:
                 index = order[start:end]
                 coming = reader.submit(self._read, index)
                 if ahead is not None:
-                    yield self._finish(previous, ahead.result(), turns, generator)
+                    yield previous, ahead.result()
                 ahead, previous = coming, index
             if ahead is not None:
-                yield self._finish(previous, ahead.result(), turns, generator)
+                yield previous, ahead.result()
 
     def _read(self, index: Tensor) -> Tensor:
         return torch.from_numpy(self.images.gather(self.rows[index.numpy()]))
