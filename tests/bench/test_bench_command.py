@@ -60,7 +60,7 @@ def test_tables_are_made_of_the_folders_alone(done, capsys):
 
 
 def test_a_dry_run_says_what_is_missing_and_does_nothing(done, capsys):
-    arguments = words(done, "bench", "--methods", "AN", "WAN", "--dry_run", "--json")
+    arguments = words(done, "bench", "--methods", "AN", "WAN", "--dry-run", "--json")
     before = sorted(done.rglob("*"))
     assert main(arguments) == 0
     told = json.loads(capsys.readouterr().out)

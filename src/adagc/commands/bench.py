@@ -148,7 +148,10 @@ def _add_running(parser: ArgumentParser) -> None:
         help="Slurm: more options of sbatch, such as qos=long account=geo.",
     )
     parser.add_argument(
-        "--dry_run", action="store_true", help="Say what would run and how long, and do nothing."
+        "--dry-run",
+        "--dry_run",
+        action="store_true",
+        help="Say what would run and how long, and do nothing.",
     )
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
 
