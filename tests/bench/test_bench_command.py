@@ -126,7 +126,8 @@ def test_ablate_figures_and_theory_from_finished_runs(tiny, tmp_path, capsys):
     rows = [row for group in study["tables"][0]["groups"] for row in group["rows"]]
     assert [row["label"] for row in rows] == ["with Mixup (teacher)", "without Mixup (teacher)"]
     assert study["tables"][0]["network"] == "teacher"
-    assert (tmp_path / "out" / "tiny" / "ablations" / "mixup.md").exists()
+    written = {path.name for path in (tmp_path / "out" / "tiny" / "ablations").iterdir()}
+    assert written == {f"mixup.{kind}" for kind in ("md", "csv", "tex", "json", "pdf", "png")}
 
     to = tmp_path / "figures"
     assert main(words(tmp_path, "figures", "--to", str(to), "--json")) == 0

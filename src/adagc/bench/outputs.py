@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from adagc.atomic import write_text
 from adagc.bench import paper, render, tables
 from adagc.bench.ablate import Study
+from adagc.bench.canvas import save
+from adagc.bench.figures import NothingToDrawError, draw_by_label
 from adagc.bench.jobs import Job, slug
 from adagc.bench.results import Choice, Results, collect
 from adagc.bench.scenarios import Scenario
@@ -83,7 +86,7 @@ def write_tables(scenario: Scenario, jobs: Sequence[Job], out: Path) -> Written:
 
 
 def write_study(scenario: Scenario, study: Study, jobs: Sequence[Job], out: Path) -> Written:
-    """The tables and curves of one ablation."""
+    """The tables of one ablation, and the validation curves of its variants."""
     results = collect(scenario.name, jobs)
     title = f"{scenario.title}: {study.question}"
     made = tuple(
@@ -92,6 +95,9 @@ def write_study(scenario: Scenario, study: Study, jobs: Sequence[Job], out: Path
     )
     written = Written(scenario, results, made, out / scenario.name / "ablations", slug(study.name))
     _write(written, [])
+    drawn = [label for label in results.labels if results.of(label)]
+    with suppress(NothingToDrawError):  # without clean labels there are no such curves
+        save(draw_by_label([(results, drawn)]), written.folder / written.stem)
     return written
 
 
