@@ -97,3 +97,21 @@ def test_train_reads_the_method_files_of_a_scenario(tmp_path):
 def test_shipped_files_lie_in_the_package():
     assert SHIPPED.is_dir()
     assert SHIPPED.parent.name == "adagc"
+
+
+def test_a_folder_without_options_is_not_taken_for_tuned(tmp_path, capsys):
+    write_scenario(tmp_path / "tiny")
+    words = ["bench", str(tmp_path / "tiny"), "--tuned", str(tmp_path / "nowhere"), "--dry-run"]
+    assert main(words) == 2
+    assert "adagc tune" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seeds", [3, [], ["a"], [1.5]])
+def test_seeds_must_be_a_list_of_whole_numbers(tmp_path, seeds):
+    with pytest.raises(UsageError, match=r"\[0, 1, 2\]"):
+        write_scenario(tmp_path / "tiny", {"seeds": seeds})
+
+
+def test_scenes_are_for_made_up_data(somewhere, capsys):
+    assert main(["bench", "aid-random", "--scenes", "50", "--dry-run"]) == 2
+    assert "made-up" in capsys.readouterr().err

@@ -33,6 +33,8 @@ Listener = Callable[[Event], None]
 class Engine(Protocol):
     """Does jobs and tells; a job that fails does not stop the others."""
 
+    workers: int  # jobs at the same time, at most
+
     def run(self, jobs: Sequence[Job], tell: Listener) -> None:
         """Do all of them."""
         ...
@@ -164,7 +166,7 @@ def settle(cores: list[int], gpu: str | None) -> None:
 def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
     """The life of a worker process."""
     settle(cores, gpu)
-    from adagc.bench.work import BusyError, perform
+    from adagc.bench.work import BusyError, perform, reason
 
     def on_epoch(line: dict[str, Any]) -> None:
         pipe.send(("epoch", line["epoch"]))
@@ -179,8 +181,7 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
         except BusyError:
             pipe.send(("busy", None))
         except Exception as error:
-            text = str(error).strip() or type(error).__name__
-            pipe.send(("failed", text.splitlines()[0]))
+            pipe.send(("failed", reason(error)))
         else:
             pipe.send(("finished", None))
 

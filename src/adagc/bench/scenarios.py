@@ -56,6 +56,8 @@ class Scenario:
 
     def with_options(self, folder: Path) -> Scenario:
         """The same with what the method files of another folder say, as `tune` writes them."""
+        if not any(folder.glob("*.yaml")):
+            raise UsageError(f"{folder} holds no options of methods: run  adagc tune  first")
         return replace(self, options={**self.options, **_options(folder)})
 
     @cached_property
@@ -88,8 +90,14 @@ def load(name: str) -> Scenario:
         options |= _options(file.parent)
     place = path.resolve().parent.name if path.name == _FILE else path.stem
     about = {"title": place, **about}
-    about["seeds"] = tuple(about.get("seeds", Scenario.seeds))
+    about["seeds"] = _seeds(path, about.get("seeds", Scenario.seeds))
     return Scenario(name=place, settings=settings, options=options, **about)
+
+
+def _seeds(path: Path, told: Any) -> tuple[int, ...]:
+    if not isinstance(told, list | tuple) or not told or not all(type(n) is int for n in told):
+        raise UsageError(f"{path}: seeds must be a list of whole numbers, such as [0, 1, 2]")
+    return tuple(told)
 
 
 def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) -> None:

@@ -92,7 +92,7 @@ class SlurmEngine:
         # Ids start anew when a cluster is set up anew; with this name they are surely ours.
         self.name = f"adagc-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
         self.cpus, self.runs_per_job, self.together = cpus, runs_per_job, together
-        self.requeues, self.interval = requeues, interval
+        self.requeues, self.interval, self.workers = requeues, interval, parallel
         more = {key.removeprefix("slurm_").replace("-", "_"): v for key, v in (extra or {}).items()}
         setup = more.pop("setup", None)
         self._parameters = {

@@ -13,7 +13,7 @@ from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
 from adagc.bench.search import PRUNED, Sampler, noisy_map, space
 from adagc.bench.tuned import Study, study_of
-from adagc.bench.work import BusyError, perform
+from adagc.bench.work import BusyError, perform, reason
 from adagc.errors import UsageError
 from adagc.methods import find
 
@@ -168,8 +168,7 @@ def _attempt(plan: Plan, claim: Claim, tell: Listener) -> None:
             tell(Event("finished", job, f"pruned after epoch {done}", done))
             return
         except Exception as error:
-            text = str(error).strip() or type(error).__name__
-            tell(Event("failed", job, text.splitlines()[0]))
+            tell(Event("failed", job, reason(error)))
             return
         tell(Event("finished", job))
 

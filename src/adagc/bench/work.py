@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -66,20 +65,24 @@ def note_failure(job: Job, error: BaseException) -> None:
     write_json(
         job.failure,
         {
-            "error": str(error).strip() or type(error).__name__,
+            "error": reason(error),
             "kind": type(error).__name__,
             "traceback": "".join(traceback.format_exception(error)),
         },
     )
 
 
+def reason(error: BaseException) -> str:
+    """An error in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def failure_of(job: Job) -> str:
     """One line why the last attempt failed."""
     try:
-        text = str(json.loads(job.failure.read_text(encoding="utf-8"))["error"])
+        return str(json.loads(job.failure.read_text(encoding="utf-8"))["error"])
     except (OSError, ValueError, KeyError):
         return "unknown"
-    return text.splitlines()[0]
 
 
 @contextmanager
@@ -129,9 +132,3 @@ def _collection(config: RunConfig) -> Collection:
 @lru_cache(maxsize=2)
 def _opened(config: RunConfig, bands: tuple[str, ...] | None) -> Collection:
     return open_configured(replace(config, bands=None if bands is None else list(bands)))
-
-
-def job_from(path: Path) -> Job:
-    """A job that `to_dict` was written of."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return Job(**{name: values[name] for name in Job.__dataclass_fields__})

@@ -164,6 +164,10 @@ def chosen_scenarios(options: Namespace) -> list[Scenario]:
     names = [scenario.name for scenario in found]
     if len(set(names)) < len(names):
         raise UsageError("two scenarios have the same name: rename the folder of one")
+    if options.scenes is not None:
+        for scenario in found:
+            if scenario.settings.get("data") != "synthetic":
+                raise UsageError(f"--scenes is for made-up data, which {scenario.name} is not")
     return [
         scenario.with_settings(epochs=options.epochs, scenes=options.scenes) for scenario in found
     ]
@@ -182,9 +186,8 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
         collect(name, [job for job in jobs if job.scenario == name])
         for name in dict.fromkeys(job.scenario for job in jobs)
     ]
-    workers = getattr(engine, "workers", options.parallel or 1)
-    left = seconds_left(missing, known, workers)
-    time = "" if left is None else f", about {duration(left)} on {workers} worker(s)"
+    left = seconds_left(missing, known, engine.workers)
+    time = "" if left is None else f", about {duration(left)} on {engine.workers} worker(s)"
     summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
     if options.dry_run:
         if options.json:

@@ -147,4 +147,10 @@ def tune(argv: list[str]) -> None:
     for study in studies:
         console.stdout.print(study.table())
         console.stdout.print(study.sentence(), soft_wrap=True)
+    if len(studies) > 1 and pooled.test is not None:
+        console.stdout.print(
+            f"Over all {pooled.trials} trials of {len(studies)} methods noisy validation and clean"
+            f" test mAP correlate with {pooled.test:.2f} (Spearman; hindsight).",
+            soft_wrap=True,
+        )
     console.stdout.print(f"Options: {folder}  (adagc bench {options.scenario} --tuned {folder})")
