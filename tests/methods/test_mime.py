@@ -45,7 +45,8 @@ def ready(task: Task, **options) -> MIME:
 
 
 def test_golden_divergence():
-    found = divergence(torch.tensor([0.5, -1.0]), torch.tensor([0.8, 1.2]))
+    sigma = torch.tensor([0.8, 1.2])
+    found = divergence(torch.tensor([0.5, -1.0]), sigma, sigma.log())
     assert found.item() == pytest.approx(0.352911, abs=1e-6)
 
 
@@ -55,7 +56,8 @@ def test_golden_divergence():
 )
 def test_divergence_agrees_with_its_slow_twin(entries):
     mean, sigma = zip(*((m, math.exp(s)) for m, s in entries), strict=True)
-    found = divergence(torch.tensor(mean).double(), torch.tensor(sigma).double()).item()
+    spread = torch.tensor(sigma).double()
+    found = divergence(torch.tensor(mean).double(), spread, spread.log()).item()
     assert found == pytest.approx(slow.divergence(mean, sigma), rel=1e-6, abs=1e-6)
     assert found >= -1e-6
 
@@ -67,7 +69,8 @@ def test_the_loss_agrees_with_its_slow_twin(samples):
     method.review(torch.eye(4, 3).double() * 0.99, make_progress(4))
     batch = make_batch(torch.zeros(4, 1), task, seed=3)
     found = method.loss(network, batch, make_progress())
-    mean, sigma = network.head.encode(network.embeddings)
+    mean, log_sigma = network.head.encode(network.embeddings)
+    sigma = log_sigma.exp()
     draws = torch.Generator().manual_seed(3)
     noise = torch.randn(mean.shape, generator=draws, dtype=torch.float64) / samples**0.5
     # Samples that average to that noise: one of them carries it all.
@@ -99,7 +102,8 @@ def test_the_mean_of_samples_has_the_spread_it_should(monkeypatch):
     logits = network.head.logits
     monkeypatch.setattr(network.head, "logits", lambda code: codes.append(code) or logits(code))
     ready(task, samples=10).loss(network, make_batch(torch.zeros(rows, 1), task), make_progress())
-    mean, sigma = network.head.encode(network.embeddings[:1])
+    mean, log_sigma = network.head.encode(network.embeddings[:1])
+    sigma = log_sigma.exp()
     torch.testing.assert_close(codes[0].mean(0), mean[0], atol=0.03, rtol=0)
     torch.testing.assert_close(codes[0].std(0), sigma[0] / 10**0.5, atol=0, rtol=0.05)
 

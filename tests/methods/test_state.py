@@ -159,6 +159,34 @@ def test_normalisation_constants_never_drift():
     assert torch.equal(teacher.network.normalise.std, network.normalise.std)
 
 
+def test_average_follows_through_moves_copies_and_shared_weights():
+    """Where tensors live is remembered between steps: nothing may be left behind or done twice."""
+    student = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
+    student[2].weight = student[0].weight
+    teacher = AveragedNetwork(student, 0.5, warm_up=False)
+    walk(student, 0)
+    teacher.update(student)
+    twin = copy.deepcopy(teacher)
+    student.double()  # replaces the buffers, as a move to another device does
+    teacher.double()
+    for average in (teacher, twin.double()):
+        before = {name: value.clone() for name, value in average.network.state_dict().items()}
+        walk(student, 1)
+        average.update(student)
+        for name, value in student.state_dict().items():
+            expected = value if name.endswith("tracked") else (before[name] + value) / 2
+            torch.testing.assert_close(average.network.state_dict()[name], expected)
+
+
+def test_average_of_another_network_forgets_the_first(cnn):
+    other = copy.deepcopy(cnn)
+    teacher = AveragedNetwork(cnn, 0.0, warm_up=False)
+    teacher.update(cnn)
+    walk(other, 3)
+    teacher.update(other)
+    assert torch.equal(teacher.network[0].weight, other[0].weight)
+
+
 def test_average_survives_its_state_dict_in_the_middle_of_warming_up():
     student = TinyCNN()
     teacher = AveragedNetwork(student, 0.9)

@@ -11,6 +11,7 @@ from torch import Tensor
 from adagc.errors import AdagcError, DataError
 from adagc.models import Classifier, ModelSpec, Normalise, build
 from adagc.models.backbones import ImageBackbone
+from adagc.models.heads import drop
 
 BANDS = tuple(f"band{i}" for i in range(14))
 CLASSES = ("airport", "bare soil", "water")
@@ -190,6 +191,27 @@ def test_dropout_only_while_training() -> None:
     assert not torch.equal(network(x), network(x))
     network.eval()
     assert torch.equal(network(x), network(x))
+
+
+@pytest.mark.parametrize("share", [0.03, 0.5, 0.9])
+@pytest.mark.parametrize("shape", [(401, 997), (401, 997, 2, 2)])
+def test_dropout_leaves_out_its_share_and_keeps_the_mean(
+    share: float, shape: tuple[int, ...]
+) -> None:
+    torch.manual_seed(0)
+    kept = drop(torch.ones(shape), share, training=True)
+    assert kept.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    channels = kept.flatten(2)[..., 0] if kept.ndim == 4 else kept
+    gone = (channels == 0).double()
+    count = gone.numel()
+    deviation = (share * (1 - share) / count) ** 0.5
+    assert abs(gone.mean().item() - share) < 5 * deviation
+    # Four decisions come from one draw: each is as likely as the others, and none knows the next.
+    parts = gone.flatten()[: count // 4 * 4].view(-1, 4)
+    assert (parts.mean(dim=0) - share).abs().max() < 5 * 2 * deviation
+    assert (torch.corrcoef(parts.T) - torch.eye(4)).abs().max() < 5 * (4 / count) ** 0.5
+    if kept.ndim == 4:
+        assert torch.equal(kept, kept[..., :1, :1].expand_as(kept))  # whole channels
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,8 @@ def test_dropout_acts_in_training_alone(kind):
 
 def test_the_bottleneck_is_deterministic_and_reads_the_mean():
     head, f = BottleneckHead(8, 3, width=4, latent=5), features(2, 8, 3, 3)
-    mean, sigma = head.encode(head.embed(f))
+    mean, log_sigma = head.encode(head.embed(f))
+    sigma = log_sigma.exp()
     assert mean.shape == sigma.shape == (2, 3, 5)
     for mode in (True, False):
         head.train(mode)
@@ -93,7 +94,8 @@ def test_sigma_is_half_the_log_variance_within_bounds():
     with torch.no_grad():
         head.encoder[2].weight.zero_()
         head.encoder[2].bias.copy_(torch.tensor([0.0, 1.0, 2.0, -1e4, 1.0, 1e4]))
-    mean, sigma = head.encode(torch.zeros(1, 1, 2))
+    mean, log_sigma = head.encode(torch.zeros(1, 1, 2))
+    sigma = log_sigma.exp()
     assert mean.flatten().tolist() == [0.0, 1.0, 2.0]
     assert sigma.log().flatten().tolist() == pytest.approx([-6.0, 0.5, 6.0], abs=1e-5)
     assert sigma.isfinite().all()

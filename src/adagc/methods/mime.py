@@ -94,12 +94,13 @@ class MIME(Method):
         """Cross-entropy of a noisy code with the current labels, and the code's price."""
         head = cast(BottleneckHead, network.head)
         embed = cast(Callable[[Tensor], Tensor], network.label_embeddings)
-        mean, sigma = head.encode(spread(embed, batch.images))
+        mean, log_sigma = head.encode(spread(embed, batch.images))
+        sigma = log_sigma.exp()
         noise = torch.randn(mean.shape, generator=batch.generator, dtype=mean.dtype)
         code = mean + sigma * noise.to(mean.device) / math.sqrt(self.samples)
         matrix = losses.binary_cross_entropy(head.logits(code), self.labels[batch.index])
         cross_entropy = losses.reduce(matrix)
-        price = divergence(mean, sigma)
+        price = divergence(mean, sigma, log_sigma)
         total = cross_entropy + self.bottleneck * price
         return Losses(total, {"cross_entropy": cross_entropy, "divergence": price})
 
@@ -125,10 +126,10 @@ class MIME(Method):
         }
 
 
-def divergence(mean: Tensor, sigma: Tensor) -> Tensor:
+def divergence(mean: Tensor, sigma: Tensor, log_sigma: Tensor) -> Tensor:
     """Mean over all entries of KL( N(μ, σ²) ‖ N(0, 1) ).
 
-    >>> divergence(torch.zeros(3), torch.ones(3))
+    >>> divergence(torch.zeros(3), torch.ones(3), torch.zeros(3))
     tensor(0.)
     """
-    return (mean.square() + sigma.square() - 1).mean() / 2 - sigma.log().mean()
+    return (mean.square() + sigma.square() - 1).mean() / 2 - log_sigma.mean()
