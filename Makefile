@@ -52,9 +52,11 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/engine.py
 
 # Every method, five seeds, on frozen features of AID: what is missing is run, then the tables.
+# FEATURES=aid-features for the options as they were before tuning.
+FEATURES ?= aid-features-tuned
 bench-features: $(READY)
 	@ADAGC_FEATURES=$$($(BIN)/python experiments/aid.py arrays --out runs/aid-arrays) \
-	    $(BIN)/adagc bench aid-features --out runs/bench --workers 2
+	    $(BIN)/adagc bench $(FEATURES) --out runs/bench --workers 2
 
 # What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
 DEBIAN := slurm-wlm munge texlive-latex-base texlive-latex-recommended
