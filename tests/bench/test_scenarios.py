@@ -115,3 +115,24 @@ def test_seeds_must_be_a_list_of_whole_numbers(tmp_path, seeds):
 def test_scenes_are_for_made_up_data(somewhere, capsys):
     assert main(["bench", "aid-random", "--scenes", "50", "--dry-run"]) == 2
     assert "made-up" in capsys.readouterr().err
+
+
+def test_a_scenario_takes_over_what_its_base_says_about_the_bench(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "scenario.yaml").write_text(
+        "data: synthetic\nbench: {title: A, seeds: [7, 8], paper: aid-random}\n"
+    )
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "scenario.yaml").write_text(
+        "base: ../a/scenario.yaml\nbench: {paper: reben-random}\n"
+    )
+    found = load(str(tmp_path / "b"))
+    assert found.seeds == (7, 8)
+    assert found.paper == "reben-random"
+    assert found.title == "b"  # not that of another table
+
+
+def test_a_bench_block_that_is_no_block(tmp_path):
+    (tmp_path / "scenario.yaml").write_text("data: synthetic\nbench: [1, 2]\n")
+    with pytest.raises(UsageError, match="bench must hold settings"):
+        load(str(tmp_path))

@@ -124,8 +124,9 @@ def test_what_is_kept_counts_like_what_is_fresh_but_is_left_as_it_is(fresh, kept
     parts = whole[: len(fresh)].clone().requires_grad_(), whole[len(fresh) :].clone()
     whole.requires_grad_()
     wanted = supervised_contrast(whole, labels, 0.5)
+    among = (parts[1] @ parts[1].T / 0.5).fill_diagonal_(-math.inf).logsumexp(dim=1)
     found = supervised_contrast(
-        parts[0], labels[: len(fresh)], 0.5, (parts[1], labels[len(fresh) :])
+        parts[0], labels[: len(fresh)], 0.5, (parts[1], labels[len(fresh) :], among)
     )
     assert found.item() == pytest.approx(wanted.item(), abs=1e-12)
     found.backward()
@@ -161,13 +162,11 @@ def test_contrast_brings_like_together_and_parts_the_rest():
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 7), max_size=8), st.integers(0, 99))
 def test_the_ring_holds_the_last_pairs_whatever_their_number(counts, seed):
-    memory, wanted = PairMemory(7, 2), slow.Memory(7)
-    number = 0
-    for count in counts:
-        fresh = torch.arange(number, number + 4 * count, dtype=torch.float32).view(count, 2, 2)
-        number += 4 * count
+    memory, wanted = PairMemory(7, 2, 0.5), slow.Memory(7)
+    for number, count in enumerate(counts):
+        fresh = nn.functional.normalize(random(count, 2, 2, seed=100 * seed + number), dim=2)
         labels = torch.arange(count) + seed
-        stay, found = memory.exchange(fresh, labels)
+        stay, found, _ = memory.exchange(fresh, labels)
         wanted.write(fresh.tolist(), labels.tolist())
         known = [*zip(found.tolist(), stay.tolist(), strict=True)]
         news = [*zip(labels.tolist(), fresh.tolist(), strict=True)]
@@ -175,12 +174,28 @@ def test_the_ring_holds_the_last_pairs_whatever_their_number(counts, seed):
         assert int(memory.valid.sum()) == len(wanted.pairs)
 
 
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 3.0])
+def test_what_remembered_pairs_have_to_do_with_each_other_never_drifts(temperature):
+    memory = PairMemory(12, 3, temperature)
+    for step in range(400):
+        count = step % 7
+        # Often close together and sometimes all over the place: sums go up and down.
+        fresh = random(count, 2, 3, seed=step) * (step % 5) + torch.tensor([3.0, 0.0, 0.0])
+        labels = torch.zeros(count, dtype=torch.int64)
+        stay, _, crowd = memory.exchange(nn.functional.normalize(fresh, dim=2), labels)
+        old = stay.flatten(0, 1).double()
+        apart = (old @ old.T / temperature).fill_diagonal_(-math.inf)
+        torch.testing.assert_close(crowd.flatten(), apart.logsumexp(dim=1), atol=1e-6, rtol=1e-6)
+    assert memory.valid.all()
+
+
 def test_remembered_pairs_carry_no_gradient():
-    memory = PairMemory(6, 2)
+    memory = PairMemory(6, 2, 0.5)
     first, second = random(4, 2, 2).requires_grad_(), random(4, 2, 2, seed=1).requires_grad_()
     memory.exchange(first, torch.zeros(4, dtype=torch.int64))
-    stay, labels = memory.exchange(second, torch.ones(4, dtype=torch.int64))
+    stay, labels, crowd = memory.exchange(second, torch.ones(4, dtype=torch.int64))
     assert not stay.requires_grad
+    assert not crowd.requires_grad
     assert not memory.vectors.requires_grad
     torch.testing.assert_close(stay, first[2:])
     assert labels.tolist() == [0, 0]

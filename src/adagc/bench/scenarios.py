@@ -3,7 +3,7 @@
 On disk it is a folder with `scenario.yaml` (the settings of a run, and a block `bench:` with what
 only a benchmark needs) and one `<method>.yaml` for every method whose options differ from its
 defaults. A scenario that stands on another one (`base: ../demo-random/scenario.yaml`) takes over
-its method files too.
+its `bench:` block, except for the title, and its method files too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from adagc.errors import UsageError
 from adagc.methods import find
 from adagc.training.config import RunConfig
-from adagc.training.files import chain, read_settings
+from adagc.training.files import chain, read_file, read_settings
 
 SHIPPED = Path(__file__).parents[1] / "configs"
 _FILE = "scenario.yaml"
@@ -83,15 +83,24 @@ def load(name: str) -> Scenario:
             hint = f"did you mean {close[0]}?" if close else "give a folder with scenario.yaml, or"
             raise UsageError(f"there is no scenario {name!r}: {hint} ({', '.join(shipped())})")
     settings = read_settings(path)
-    about = settings.pop("bench", None) or {}
-    _check(path, settings, about)
+    settings.pop("bench", None)
+    place = path.resolve().parent.name if path.name == _FILE else path.stem
+    about: dict[str, Any] = {}
     options: dict[str, Mapping[str, Any]] = {}
     for file in reversed(chain(path)):
+        # Everything is taken over but the name: two tables of one title would be mixed up.
+        about |= {"title": place} | _about(file)
         options |= _options(file.parent)
-    place = path.resolve().parent.name if path.name == _FILE else path.stem
-    about = {"title": place, **about}
+    _check(path, settings, about)
     about["seeds"] = _seeds(path, about.get("seeds", Scenario.seeds))
     return Scenario(name=place, settings=settings, options=options, **about)
+
+
+def _about(path: Path) -> dict[str, Any]:
+    about = read_file(path).get("bench") or {}
+    if not isinstance(about, dict):
+        raise UsageError(f"{path}: bench must hold settings of its own, such as title and seeds")
+    return about
 
 
 def _seeds(path: Path, told: Any) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class LAC(Method):
         contrast: λ_c, the weight of the contrastive loss.
         temperature: T of the contrastive loss.
         memory: Q, pairs of embeddings to compare with; by default four batches, at least 512 and
-            at most 2048. The loss compares all with all, (2 Q)² numbers.
+            at most 2048. The loss compares all with all, of which only new pairs cost anything.
         first_stage: Share of the epochs before the contrastive loss joins in.
         width: Of the label-wise embeddings.
         projection: Length of a projected embedding.
@@ -69,7 +69,7 @@ class LAC(Method):
         "threshold": (0.5, 1),
         "consistency": (0, math.inf),
         "contrast": (0, math.inf),
-        "temperature": (0.01, math.inf),
+        "temperature": (0.05, math.inf),
         "memory": (4, 8192),
         "first_stage": (0, 1),
         "width": (1, math.inf),
@@ -119,7 +119,7 @@ class LAC(Method):
         if size is None:
             batch = math.ceil(len(task.observed) / task.steps_per_epoch)
             size = min(max(512, 4 * batch), 2048)
-        self.pairs = PairMemory(size, self.projection)
+        self.pairs = PairMemory(size, self.projection, self.temperature)
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
         """The network and the projector."""
@@ -162,13 +162,11 @@ class LAC(Method):
         found = torch.stack([weak[image, label], strong[image, label]], dim=1)
         with torch.autocast(found.device.type, enabled=False):
             fresh = functional.normalize(self.projector(losses.precise(found)), dim=-1)
-            old, old_labels = self.pairs.exchange(fresh, label)
+            old, old_labels, crowd = self.pairs.exchange(fresh, label)
             # Both views of a pair side by side: (2 entries, dim) and their labels.
+            kept = old.flatten(0, 1), old_labels.repeat_interleave(2), crowd.flatten()
             return supervised_contrast(
-                fresh.flatten(0, 1),
-                label.repeat_interleave(2),
-                self.temperature,
-                (old.flatten(0, 1).to(fresh.dtype), old_labels.repeat_interleave(2)),
+                fresh.flatten(0, 1), label.repeat_interleave(2), self.temperature, kept
             )
 
     def status(self) -> dict[str, Any]:
@@ -179,34 +177,61 @@ class LAC(Method):
 class PairMemory(nn.Module):
     """The last Q pairs of projected embeddings and their classes, first in, first out.
 
+    How much each vector has to do with all others is kept up to date as pairs come and go, because
+    comparing Q pairs with each other anew in every step took a third of LAC's time on features.
+
     Args:
         size: Q.
         dim: Length of a vector.
+        temperature: T of the comparison.
     """
 
-    vectors: Tensor  # (Q, 2, dim) float32, weak and strong view
+    vectors: Tensor  # (Q, 2, dim) float32 of length 1, weak and strong view
     labels: Tensor  # (Q,) int64
     valid: Tensor  # (Q,) bool: ever written
     next: Tensor  # () int64: where the next pair goes
+    # (Q, 2) float64: Σ exp((e · e' - 1) / T) over all other e' in memory. In double precision what
+    # leaves takes away what it brought.
+    crowd: Tensor
 
-    def __init__(self, size: int, dim: int) -> None:
+    def __init__(self, size: int, dim: int, temperature: float) -> None:
         super().__init__()
         self.size = size
+        self.temperature = temperature
         self.register_buffer("vectors", torch.zeros(size, 2, dim))
         self.register_buffer("labels", torch.zeros(size, dtype=torch.int64))
         self.register_buffer("valid", torch.zeros(size, dtype=torch.bool))
         self.register_buffer("next", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("crowd", torch.zeros(size, 2, dtype=torch.float64))
 
-    def exchange(self, fresh: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Put pairs (n ≤ Q, 2, dim) in place of the oldest ones and return the ones that stay."""
+    def exchange(self, fresh: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Put pairs (n ≤ Q, 2, dim) in place of the oldest ones.
+
+        Returns:
+            The K pairs that stay (K, 2, dim), their classes (K,), and for every vector of theirs
+            (K, 2) log Σ exp(s) over the others of them.
+        """
         slots = (self.next + torch.arange(len(labels), device=labels.device)) % self.size
+        gone = self.vectors[slots[self.valid[slots]]]
         self.valid[slots] = False
-        stay = self.vectors[self.valid], self.labels[self.valid]
-        self.vectors[slots] = fresh.detach().to(self.vectors.dtype)
+        stay = self.valid.nonzero().squeeze(1)
+        old, fresh = self.vectors[stay], fresh.detach().to(self.vectors.dtype)
+
+        crowd = self.crowd[stay] - self._meet(old, gone).sum(dim=1).view(-1, 2)
+        arrival, company = self._meet(old, fresh), self._meet(fresh, fresh).fill_diagonal_(0)
+        self.crowd[stay] = crowd + arrival.sum(dim=1).view(-1, 2)
+        self.crowd[slots] = (arrival.sum(dim=0) + company.sum(dim=1)).view(-1, 2)
+
+        self.vectors[slots] = fresh
         self.labels[slots] = labels
         self.valid[slots] = True
         self.next.copy_((self.next + len(labels)) % self.size)
-        return stay
+        return old, self.labels[stay], crowd.clamp(min=0).log() + 1 / self.temperature
+
+    def _meet(self, a: Tensor, b: Tensor) -> Tensor:
+        """(2 n, 2 m) float64 exp((e · e' - 1) / T), at most 1."""
+        nearness = a.flatten(0, 1).double() @ b.flatten(0, 1).double().T
+        return ((nearness - 1) / self.temperature).exp()
 
 
 def pseudo_labels(logits: Tensor, observed: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -225,22 +250,28 @@ def pseudo_labels(logits: Tensor, observed: Tensor, threshold: float) -> tuple[T
 
 
 def supervised_contrast(
-    fresh: Tensor, labels: Tensor, temperature: float, kept: tuple[Tensor, Tensor] | None = None
+    fresh: Tensor,
+    labels: Tensor,
+    temperature: float,
+    kept: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Mean over anchors a of -(1/|A|) Σ_{b in A} log( exp(s_ab) / Σ_{d ≠ a} exp(s_ad) ).
 
     s_ab = e_a · e_b / T, and A are the other vectors of a's class. An anchor without any counts
-    as 0. Fresh and kept vectors are anchors alike; only fresh ones carry a gradient, so the pairs
-    of two kept ones stay out of the backward pass.
+    as 0. Fresh and kept vectors are anchors alike; only fresh ones carry a gradient, so of the
+    pairs of two kept ones nothing but a sum is needed.
 
     Args:
         fresh: (M, dim) e, of length 1.
         labels: (M,) their classes.
         temperature: T.
-        kept: (K, dim) more of them and (K,) their classes.
+        kept: (K, dim) more of them, (K,) their classes, and (K,) log Σ_{d ≠ a} exp(s_ad) of each
+            over the other kept ones.
     """
-    old, old_labels = kept if kept is not None else (fresh[:0].detach(), labels[:0])
-    vectors, labels = torch.cat([fresh, old]), torch.cat([labels, old_labels])
+    if kept is None:
+        kept = fresh[:0].detach(), labels[:0], fresh[:0, 0].detach()
+    old, old_labels, far = kept
+    vectors, labels = torch.cat([fresh, old.to(fresh.dtype)]), torch.cat([labels, old_labels])
     if len(labels) < 2:
         return 0.0 * fresh.sum()
     alike = functional.one_hot(labels).to(vectors.dtype)  # (M + K, classes)
@@ -250,12 +281,10 @@ def supervised_contrast(
     attraction = (vectors * sums).sum(dim=1) / temperature / others.clamp(min=1)
     near = (fresh / temperature) @ vectors.T
     near.fill_diagonal_(-math.inf)
-    far = (old / temperature) @ old.T
-    far.fill_diagonal_(-math.inf)
     repulsion = torch.cat(
         [
             near.logsumexp(dim=1),
-            torch.logaddexp(near[:, len(fresh) :].logsumexp(dim=0), far.logsumexp(dim=1)),
+            torch.logaddexp(near[:, len(fresh) :].logsumexp(dim=0), far.to(near.dtype)),
         ]
     )
     return torch.where(others > 0, repulsion - attraction, 0.0).sum() / len(labels)

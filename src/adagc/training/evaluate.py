@@ -22,10 +22,15 @@ def predict(
     images: SceneDataset,
     rows: NDArray[np.int64],
     *,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     device: torch.device | str = "cpu",
 ) -> NDArray[np.float32]:
-    """(len(rows), C) probabilities in evaluation mode, every row, in order."""
+    """(len(rows), C) probabilities in evaluation mode, every row, in order.
+
+    Batches are of 64 images or of 256 embeddings, which are so small that calls would cost more.
+    """
+    if batch_size is None:
+        batch_size = 64 if len(images.shape) > 1 else 256
     was_training = network.training
     network.eval()
     parts = []

@@ -21,7 +21,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """
     settings: dict[str, Any] = {}
     for file in reversed(chain(path)):
-        settings |= _load(file)
+        settings |= read_file(file)
     settings.pop("base", None)
     return settings
 
@@ -29,14 +29,15 @@ def read_settings(path: Path) -> dict[str, Any]:
 def chain(path: Path) -> list[Path]:
     """The file and those it stands on, nearest first."""
     files = [path]
-    while (base := _load(files[-1]).get("base")) is not None:
+    while (base := read_file(files[-1]).get("base")) is not None:
         if len(files) > _DEEPEST:
             raise UsageError(f"{path} stands on itself: its base leads back to it")
         files.append(files[-1].parent / str(base))
     return files
 
 
-def _load(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """What one file says by itself."""
     try:
         loaded = yaml.safe_load(os.path.expandvars(path.read_text(encoding="utf-8")))
     except OSError as error:
