@@ -292,8 +292,8 @@ def test_markdown():
     lines = text.splitlines()
     widths = {line.count("|") - line.count("\\|") for line in lines if line.startswith("|")}
     assert widths == {13}
-    assert "| EPRᵃ | *61.00* ± 1.41 | **61.000** ± 1.414 |" in text
-    assert "| AN | **70.00** ± 0.00 | *70.000* ± 0.000 |" in text
+    assert "| EPRᵃ | *61.00* (1.41) | **61.000** (1.414) |" in text
+    assert "| AN | **70.00** (0.00) | *70.000* (0.000) |" in text
     assert "| 68.38 | 69.82 | 81.11 | 60 s |" in text  # the paper's EPR
     assert "| paper's mAP | paper's mF1 | paper's mRec |" in text
     assert r"| WAN | failed: seed 0: a \| b |" in text

@@ -100,7 +100,7 @@ def _markdown_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
         for metric in METRICS:
             cell = row.cells[metric.key]
             around = {"best": "**", "second": "*", "": ""}[cell.mark]
-            spread = "" if cell.deviation is None else f" ± {_number(cell.deviation, metric)}"
+            spread = "" if cell.deviation is None else f" ({_number(cell.deviation, metric)})"
             yield f"{around}{_number(cell.mean, metric)}{around}{spread}"
     else:
         yield _plain(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
