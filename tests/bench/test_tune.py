@@ -27,6 +27,7 @@ from adagc.bench.tuned import Hindsight, Study, pooled_correlation, spearman
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find, registry
+from adagc.training.files import read_settings
 from conftest import SPAWN, make_collection, make_labels
 from tiny import write_scenario
 
@@ -327,6 +328,13 @@ def test_the_choice_is_written_as_a_method_file_that_bench_reads(arrays, out, tm
         assert word in text
     for run in (out / "arrays" / "tune" / "elr" / "grid").glob("*/*/config.yaml"):
         assert yaml.safe_load(run.read_text())["method"]["form"] == "binary"
+    # Beside a scenario it is a config for `adagc train`, as the others there.
+    beside = study.write(tmp_path / "arrays")
+    assert read_settings(beside) == {
+        **read_settings(tmp_path / "arrays" / "scenario.yaml"),
+        "method": {"title": "ELR", **chosen},
+    }
+    assert load(str(tmp_path / "arrays")).told("ELR") == chosen
 
 
 def test_the_mean_over_seeds_and_the_best_epoch(arrays, out):

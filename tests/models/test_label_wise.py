@@ -83,7 +83,8 @@ def test_the_bottleneck_is_deterministic_and_reads_the_mean():
     assert mean.shape == sigma.shape == (2, 3, 5)
     for mode in (True, False):
         head.train(mode)
-        assert torch.equal(head(f), head.logits(mean))
+        assert torch.equal(head(f), head(f))
+        torch.testing.assert_close(head(f), head.logits(mean))
     torch.testing.assert_close(
         head.logits(mean), (mean * head.readout.weight).sum(-1) + head.readout.bias
     )

@@ -216,9 +216,14 @@ class Study:
         return "\n".join(lines) + "\n" + yaml.safe_dump({"method": options}, sort_keys=False)
 
     def write(self, folder: Path) -> Path:
-        """Leave the choice where `Scenario.with_options` finds it."""
+        """Leave the choice where `Scenario.with_options` finds it.
+
+        In the folder of a scenario it is a config like the others there, fit for `adagc train`.
+        """
         text = self.to_yaml()
         folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "scenario.yaml").exists():
+            text = text.replace("\nmethod:", "\nbase: scenario.yaml\nmethod:", 1)
         path = folder / f"{slug(self.method)}.yaml"
         write_text(path, text)
         return path
