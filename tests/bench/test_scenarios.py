@@ -99,9 +99,10 @@ def test_shipped_files_lie_in_the_package():
     assert SHIPPED.parent.name == "adagc"
 
 
-def test_a_folder_without_options_is_not_taken_for_tuned(tmp_path, capsys):
+@pytest.mark.parametrize("place", ["nowhere", "tiny"])  # tiny holds a scenario and no method
+def test_a_folder_without_options_is_not_taken_for_tuned(tmp_path, capsys, place):
     write_scenario(tmp_path / "tiny")
-    words = ["bench", str(tmp_path / "tiny"), "--tuned", str(tmp_path / "nowhere"), "--dry-run"]
+    words = ["bench", str(tmp_path / "tiny"), "--tuned", str(tmp_path / place), "--dry-run"]
     assert main(words) == 2
     assert "adagc tune" in capsys.readouterr().err
 

@@ -56,9 +56,10 @@ class Scenario:
 
     def with_options(self, folder: Path) -> Scenario:
         """The same with what the method files of another folder say, as `tune` writes them."""
-        if not any(folder.glob("*.yaml")):
+        found = _options(folder)
+        if not found:
             raise UsageError(f"{folder} holds no options of methods: run  adagc tune  first")
-        return replace(self, options={**self.options, **_options(folder)})
+        return replace(self, options={**self.options, **found})
 
     @cached_property
     def defaults(self) -> dict[str, Any]:

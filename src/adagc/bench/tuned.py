@@ -196,8 +196,8 @@ class Study:
             ],
         }
 
-    def to_yaml(self) -> str:
-        """A method file for a scenario, with what it was chosen by."""
+    def to_yaml(self, *, base: str | None = None) -> str:
+        """A method file for a scenario, with what it was chosen by; `base` is what it stands on."""
         options = {"title": self.method, **self.options}
         assert self.best is not None
         assert self.best.score is not None
@@ -213,17 +213,17 @@ class Study:
             f"# sampler:  {self.sampler}, {len(self.trials)} trials ({states})",
             f"# score:    {self.best.score * 100:.2f} noisy mAP",
         )
-        return "\n".join(lines) + "\n" + yaml.safe_dump({"method": options}, sort_keys=False)
+        settings = {"method": options} if base is None else {"base": base, "method": options}
+        return "\n".join(lines) + "\n" + yaml.safe_dump(settings, sort_keys=False)
 
     def write(self, folder: Path) -> Path:
         """Leave the choice where `Scenario.with_options` finds it.
 
         In the folder of a scenario it is a config like the others there, fit for `adagc train`.
         """
-        text = self.to_yaml()
+        beside = folder / "scenario.yaml"
+        text = self.to_yaml(base=beside.name if beside.exists() else None)
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "scenario.yaml").exists():
-            text = text.replace("\nmethod:", "\nbase: scenario.yaml\nmethod:", 1)
         path = folder / f"{slug(self.method)}.yaml"
         write_text(path, text)
         return path
