@@ -33,7 +33,7 @@ def gradient(z: Tensor, t: Tensor, y: Tensor | None = None) -> Tensor:
     return z.grad
 
 
-def agree(fast: Tensor, exact: list[list]) -> None:
+def assert_agrees(fast: Tensor, exact: list[list]) -> None:
     wanted = torch.tensor([[float(v) for v in row] for row in exact], dtype=torch.float64)
     torch.testing.assert_close(fast.double(), wanted, rtol=1e-5, atol=1e-5)
 
@@ -115,7 +115,7 @@ def test_cross_entropy_agrees_with_its_definition(problem):
             fast = losses.binary_cross_entropy(
                 torch.tensor(z, dtype=dtype), torch.tensor(targets, dtype=dtype)
             )
-            agree(fast, slow.cross_entropy(z, targets))
+            assert_agrees(fast, slow.cross_entropy(z, targets))
 
 
 @settings(max_examples=60, deadline=None)

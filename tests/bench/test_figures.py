@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 import yaml
@@ -27,8 +28,6 @@ from adagc.bench.jobs import Job
 from adagc.bench.ranking import critical_difference
 from adagc.bench.results import Results, collect
 from adagc.errors import MissingExtraError, UsageError
-
-matplotlib = pytest.importorskip("matplotlib")
 
 CLASSES = ("forest", "sea", "urban")
 BETA = (0.25, 0.75, 0.5)

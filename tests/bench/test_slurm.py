@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import submitit
 from slurm_cluster import cluster, why_not
 
 from adagc.bench.engines import Event, LocalEngine
@@ -24,8 +25,6 @@ from adagc.bench.slurm_task import Task, key_of
 from adagc.bench.work import claimed, failure_of, note_failure, perform
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from tiny import write_scenario
-
-submitit = pytest.importorskip("submitit", reason="submitit is not installed: make sets it up")
 
 
 @pytest.fixture

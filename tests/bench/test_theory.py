@@ -500,7 +500,6 @@ def test_an_oracle_that_came_later_is_enough(tmp_path):
 
 
 def test_the_figure_shows_what_was_measured(tmp_path):
-    pytest.importorskip("matplotlib")
     from adagc.bench.canvas import PAGE, save
     from adagc.bench.theory_figure import draw
 
@@ -535,7 +534,6 @@ def test_the_figure_shows_what_was_measured(tmp_path):
 
 
 def test_a_figure_of_one_epoch_and_no_flips(tmp_path):
-    pytest.importorskip("matplotlib")
     from adagc.bench.theory_figure import draw
 
     run = write_run(tmp_path / "run")

@@ -15,7 +15,7 @@ from reference import slow_statistics
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 
 
-def agree(images: np.ndarray, chunk: int = 50) -> None:
+def assert_agrees(images: np.ndarray, chunk: int = 50) -> None:
     scenes = ArrayScenes(images)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(normalisation, "CHUNK_VALUES", chunk)
@@ -46,12 +46,12 @@ def test_equals_the_slow_twin(
         images = images * dtype(1.37)
         images[rng.random(images.shape) < 0.1] = rng.choice([np.nan, np.inf, -np.inf])
         images[0] = 1.0  # some finite value in every band
-    agree(images, chunk)
+    assert_agrees(images, chunk)
 
 
 def test_is_stable_far_from_zero() -> None:
     rng = np.random.default_rng(0)
-    agree(1e9 + rng.normal(size=(30, 2, 5, 5)))
+    assert_agrees(1e9 + rng.normal(size=(30, 2, 5, 5)))
 
 
 def test_rows_and_limit() -> None:

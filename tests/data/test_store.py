@@ -47,7 +47,7 @@ def open_all(root: Path, cache: Path, **options: object) -> ImageCache:
     return open_cache(root, find_images(root), cache=cache, **options)  # type: ignore[arg-type]
 
 
-def check(cache: ImageCache, root: Path) -> None:
+def assert_equals_the_files(cache: ImageCache, root: Path) -> None:
     values = cache.gather(np.arange(len(cache)))
     for file, image in zip(cache.files, values, strict=True):
         np.testing.assert_array_equal(image, load(root / file, cache.shape[-1]), err_msg=file)
@@ -57,15 +57,15 @@ def test_holds_the_decoded_images(root: Path, tmp_path: Path, decoded: list[str]
     first = open_all(root, tmp_path / "c")
     assert (first.shape, first.dtype, len(first)) == ((3, 16, 16), np.uint8, 12)
     assert first.files == find_images(root)
-    check(first, root)
+    assert_equals_the_files(first, root)
     assert len(decoded) == 12
-    check(open_all(root, tmp_path / "c"), root)
+    assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     assert len(decoded) == 12  # nothing is decoded again
     rows = np.array([5, 0, 5])
     picked = first.gather(rows)
     np.testing.assert_array_equal(picked, first.gather(np.arange(12))[rows])
     picked[:] = 0  # the caller may change what it got
-    check(first, root)
+    assert_equals_the_files(first, root)
 
 
 def test_only_what_changed_is_decoded(root: Path, tmp_path: Path, decoded: list[str]) -> None:
@@ -79,7 +79,7 @@ def test_only_what_changed_is_decoded(root: Path, tmp_path: Path, decoded: list[
     new = open_all(root, tmp_path / "c")
     assert sorted(decoded) == ["00.png", "added.png"]
     assert len(new) == 12
-    check(new, root)
+    assert_equals_the_files(new, root)
     np.testing.assert_array_equal(old.gather(np.arange(12)), before)  # a reader keeps its view
     assert len(list((tmp_path / "c").glob("*/images-*"))) == 1  # the old array is gone
 
@@ -94,8 +94,8 @@ def test_same_content_but_new_time_is_noticed(root: Path, tmp_path: Path) -> Non
 def test_sizes_have_their_own_cache(root: Path, tmp_path: Path) -> None:
     small, large = open_all(root, tmp_path / "c", size=8), open_all(root, tmp_path / "c", size=24)
     assert (small.shape, large.shape) == ((3, 8, 8), (3, 24, 24))
-    check(small, root)
-    check(large, root)
+    assert_equals_the_files(small, root)
+    assert_equals_the_files(large, root)
 
 
 def test_mixed_sizes_come_to_the_median_at_most_256(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_mixed_sizes_come_to_the_median_at_most_256(tmp_path: Path) -> None:
     (root / "0.png").unlink()
     cache = open_all(root, tmp_path / "c")
     assert cache.shape == (3, 256, 256)
-    check(cache, root)
+    assert_equals_the_files(cache, root)
 
 
 def test_mixed_bands_and_depths_name_two_examples(root: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_unreadable_files(root: Path, tmp_path: Path) -> None:
     cache = open_all(root, tmp_path / "c", skip_unreadable=True)
     assert len(cache) == 7
     assert "0/03.png" not in cache.files
-    check(cache, root)
+    assert_equals_the_files(cache, root)
     stat = (root / "0" / "03.png").stat()
     (root / "0" / "03.png").write_bytes(whole)
     assert stat.st_size != len(whole)
@@ -152,13 +152,13 @@ def test_a_damaged_cache_is_rebuilt(root: Path, tmp_path: Path, decoded: list[st
     cache = open_all(root, tmp_path / "c")
     with cache.path.open("r+b") as file:
         file.truncate(1000)
-    check(open_all(root, tmp_path / "c"), root)
+    assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     index = next((tmp_path / "c").glob("*/index.json"))
     index.write_text(index.read_text()[:100])
-    check(open_all(root, tmp_path / "c"), root)
+    assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     content = json.loads(index.read_text())
     index.write_text(json.dumps({**content, "version": 0}))
-    check(open_all(root, tmp_path / "c"), root)
+    assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     assert len(decoded) == 48
 
 
@@ -180,7 +180,7 @@ def test_an_interrupted_build_is_taken_up(
             open_all(root, tmp_path / "c")
     assert not list((tmp_path / "c").glob("*/index.json"))
     decoded.clear()
-    check(open_all(root, tmp_path / "c"), root)
+    assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     assert len(decoded) == 8  # the first chunk of four was flushed and noted
     assert not list((tmp_path / "c").glob("*/*.jsonl"))
 
@@ -212,13 +212,13 @@ def test_a_killed_build_leaves_no_zeros(root: Path, tmp_path: Path) -> None:
     job.wait()
     cache = open_all(root, tmp_path / "c")
     assert len(cache) == 12
-    check(cache, root)
+    assert_equals_the_files(cache, root)
     assert len(list((tmp_path / "c").glob("*/images-*"))) == 1
 
 
 def build_in_process(root: Path, cache: Path, results: multiprocessing.Queue[int]) -> None:
     opened = open_all(root, cache)
-    check(opened, root)
+    assert_equals_the_files(opened, root)
     results.put(len(opened))
 
 
@@ -244,7 +244,7 @@ def test_falls_back_when_the_place_cannot_be_written(
     (tmp_path / "file").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            check(open_all(root, tmp_path / "file" / "cache"), root)
+            assert_equals_the_files(open_all(root, tmp_path / "file" / "cache"), root)
     assert len(caplog.records) == 1
     assert "set ADAGC_CACHE" in caplog.text
 
@@ -263,7 +263,7 @@ def test_pickle_carries_the_path_not_the_pixels(root: Path, tmp_path: Path) -> N
     cache = open_all(root, tmp_path / "c", size=64)
     data = pickle.dumps(cache)
     assert len(data) < 5_000
-    check(pickle.loads(data), root)
+    assert_equals_the_files(pickle.loads(data), root)
 
 
 def test_no_room_is_an_error(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,4 +285,4 @@ def test_a_finished_cache_needs_no_place_to_write(
         raise AssertionError("asked for a writable folder")
 
     monkeypatch.setattr(store, "open_folder", refuse)
-    check(open_all(root, tmp_path / "c"), root)
+    assert_equals_the_files(open_all(root, tmp_path / "c"), root)
