@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from adagc.bench.bootstrap import Ranked, draw_images, draw_seeds, resample
+from adagc.bench.bootstrap import Ranked, Resampled, draw_images, draw_luck, resample
 from adagc.errors import AdagcError
 from adagc.metrics import average_precision
 from fake_results import from_predictions
@@ -94,7 +94,7 @@ def test_differences_are_those_of_the_slow_twin(tmp_path):
     drawn = resample(rows_of(results), "network", "last", resamples=20, seed=5)
     found = drawn.difference("WAN", "AN")
     mean, low, high = slow_bootstrap.difference(
-        truth, scores["WAN"], scores["AN"], drawn_weights(25, 20, 5), draw_seeds(3, 20, 5).T
+        truth, scores["WAN"], scores["AN"], drawn_weights(25, 20, 5), draw_luck(3, 20, 5).T
     )
     assert (found.mean, found.low, found.high) == pytest.approx((mean, low, high), abs=1e-12)
     assert (found.seeds, found.images) == (3, 25)
@@ -130,6 +130,39 @@ def test_paired_intervals_are_narrower_than_the_spread_of_either(tmp_path):
     assert gap.low < gap.mean < gap.high
     alone = np.percentile(drawn.drawn["AN"][0], [2.5, 97.5])
     assert gap.half < (alone[1] - alone[0]) / 4
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("images", [0.0, 0.5])
+def test_equal_methods_are_rarely_called_different(seeds, images):
+    """Seeds and images both bring luck; a 95 % interval may leave out the truth one time in 20."""
+    rng, clear, times = np.random.default_rng(0), 0, 300
+    for _ in range(times):
+        # What the test images favour is shared by the seeds; resamples show how much that may be.
+        favour = images * rng.normal()
+        gaps = favour + rng.normal(size=seeds)
+        noise = images * rng.normal(size=200)
+        drawn = Resampled(
+            images=100,
+            plain={"A": dict(enumerate(gaps)), "B": dict.fromkeys(range(seeds), 0.0)},
+            drawn={
+                "A": {seed: gap + noise for seed, gap in enumerate(gaps)},
+                "B": dict.fromkeys(range(seeds), np.zeros(200)),
+            },
+        )
+        clear += drawn.difference("A", "B").is_clear
+    # Binomial: 0.05 and three standard deviations of a share of 300.
+    assert clear / times < 0.05 + 3 * (0.05 * 0.95 / times) ** 0.5
+
+
+def test_one_seed_is_judged_by_its_images_alone():
+    drawn = Resampled(
+        images=100,
+        plain={"A": {0: 0.3}, "B": {0: 0.1}},
+        drawn={"A": {0: np.linspace(0.2, 0.4, 41)}, "B": {0: np.full(41, 0.1)}},
+    )
+    found = drawn.difference("A", "B")
+    assert (found.mean, found.low, found.high) == pytest.approx((0.2, 0.105, 0.295))
 
 
 def test_runs_of_other_test_images_are_refused_by_name(tmp_path):

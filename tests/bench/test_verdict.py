@@ -234,3 +234,32 @@ def test_the_numbers_are_ready_for_json(tmp_path, truth):
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["lead"]["mean"] == found.lead.mean
     assert plain["sentence"] == found.sentence
+
+
+def test_a_row_that_loses_where_it_can_be_compared_is_not_recommended(tmp_path, truth):
+    """B is ahead of A, C far ahead of B, and the means say otherwise because of missing runs."""
+    helps = {"AN": {0: 2.0}, "WAN": {0: 4.0, 1: 0.2, 2: 0.2}, "LL-R": {1: 1.0, 2: 1.0}}
+    noise = np.random.default_rng(1).normal(size=truth.shape)
+    rows = {
+        label: {seed: (help_ * truth + noise).astype(np.float32) for seed, help_ in own.items()}
+        for label, own in helps.items()
+    }
+    results = from_predictions(tmp_path, truth, rows)
+    assert max(means_of(results), key=means_of(results).__getitem__) == "AN"
+    assert verdict(results, resamples=100).leader == "LL-R"
+
+
+def test_a_circle_has_no_leader(tmp_path, truth):
+    seeds = {"AN": (0, 1), "WAN": (1, 2), "LL-R": (2, 0)}
+    noise = np.random.default_rng(1).normal(size=truth.shape)
+    # Each is better than the next on the one seed that they share.
+    rows = {
+        label: {
+            seed: ((2.0 if place else 0.5) * truth + noise).astype(np.float32)
+            for place, seed in enumerate(own)
+        }
+        for label, own in seeds.items()
+    }
+    found = verdict(from_predictions(tmp_path, truth, rows), resamples=100)
+    assert "on the seeds that both have" in found.missing
+    assert "Use" not in found.sentence

@@ -25,7 +25,7 @@ def difference(
     first: Mapping[int, np.ndarray],
     second: Mapping[int, np.ndarray],
     weights: Sequence[Sequence[int]],
-    seeds: Sequence[Sequence[int]],
+    luck: Sequence[Sequence[float]],
 ) -> tuple[float, float, float]:
     """Mean difference and its 95 % interval.
 
@@ -34,7 +34,7 @@ def difference(
         first: Seed -> (N, C) scores of one row.
         second: Of the other.
         weights: How often each resample has each image.
-        seeds: For each resample the places of its seeds in the sorted list of shared ones.
+        luck: For each resample what the mean over seeds may be off, in its standard errors.
     """
     shared = sorted(set(first) & set(second))
     once = [1] * len(truth)
@@ -43,16 +43,19 @@ def difference(
         - mean_average_precision(truth, second[seed], once)
         for seed in shared
     ]
+    mean = sum(plain) / len(plain)
+    spread = math.sqrt(sum((gap - mean) ** 2 for gap in plain) / (len(plain) - 1))
     drawn = []
-    for images, places in zip(weights, seeds, strict=True):
+    for images, lucks in zip(weights, luck, strict=True):
         gaps = [
-            mean_average_precision(truth, first[shared[place]], images)
-            - mean_average_precision(truth, second[shared[place]], images)
-            for place in places
+            mean_average_precision(truth, first[seed], images)
+            - mean_average_precision(truth, second[seed], images)
+            for seed in shared
         ]
-        drawn.append(sum(gaps) / len(gaps))
+        error = spread / math.sqrt(len(shared))
+        drawn += [sum(gaps) / len(gaps) + one * error for one in lucks]
     drawn = sorted(value for value in drawn if not math.isnan(value))
-    return sum(plain) / len(plain), _quantile(drawn, 0.025), _quantile(drawn, 0.975)
+    return mean, _quantile(drawn, 0.025), _quantile(drawn, 0.975)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -1,7 +1,9 @@
-"""How sure a difference of mean average precision is: test images and seeds drawn anew, in pairs.
+"""How sure a difference of mean average precision is, over other test images and other seeds.
 
-Every row of a table is judged with the same drawn images and the same drawn seeds, so that what
-makes an image hard or a seed lucky cancels in the difference.
+Every row of a table is judged with the same drawn images and compared seed by seed, so that what
+makes an image hard or a seed lucky cancels in the difference. Images are hundreds and are drawn
+anew (bootstrap). Seeds are two or three: drawing those again would call every second difference
+between equal methods clear, so their luck is drawn from Student's t.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from adagc.errors import AdagcError
 
 _RESAMPLES = (200, 1000)  # at least and at most
 _DRAWN = 20_000_000  # images over all resamples: beyond, more draws cost minutes and say little
+_LUCKS = 20_000  # draws of Student's t, whose tails are long when seeds are few
 _CHUNK = 1 << 17  # weights at a time: they and their sorted copy stay in the cache
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, as a fraction, with its 95 % percentile interval."""
+    """First minus second, as a fraction, with its 95 % interval."""
 
     mean: float
     low: float
@@ -59,8 +62,10 @@ class Resampled:
             return None
         plain = [self.plain[first][seed] - self.plain[second][seed] for seed in shared]
         gaps = np.stack([self.drawn[first][seed] - self.drawn[second][seed] for seed in shared])
-        chosen = draw_seeds(len(shared), gaps.shape[1], self.seed)
-        means = np.take_along_axis(gaps, chosen, axis=0).mean(axis=0)
+        means = gaps.mean(axis=0)
+        if len(shared) > 1:
+            luck = draw_luck(len(shared), len(means), self.seed)
+            means = means + luck * np.std(plain, ddof=1) / np.sqrt(len(shared))
         low, high = np.nanpercentile(means, [2.5, 97.5])
         return Difference(float(np.mean(plain)), float(low), float(high), len(shared), self.images)
 
@@ -112,9 +117,11 @@ def draw_images(
         yield weights.reshape(count, images).astype(np.int32)
 
 
-def draw_seeds(seeds: int, resamples: int, seed: int) -> NDArray[np.int64]:
-    """(seeds, resamples) places in the list of seeds; alike for every pair with as many seeds."""
-    return np.random.default_rng([seed, 1]).integers(seeds, size=(seeds, resamples))
+def draw_luck(seeds: int, resamples: int, seed: int) -> NDArray[np.float64]:
+    """(some, resamples) of what a mean over so few seeds may be off, in its standard errors."""
+    rng = np.random.default_rng([seed, 1])
+    some = rng.standard_t(seeds - 1, size=(-(-_LUCKS // (2 * resamples)), resamples))
+    return np.concatenate([some, -some])  # "A against B" mirrors "B against A"
 
 
 class Ranked:

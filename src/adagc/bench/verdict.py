@@ -61,7 +61,7 @@ class Verdict:
         basis = f"95 % interval over {self.lead.seeds} seeds and {self.lead.images} test images"
         if self.lead.seeds == 1:
             basis = f"one seed: the 95 % interval covers the {self.lead.images} test images only"
-        if self.lead.is_clear:
+        if self.lead.low > 0:
             return (
                 f"Use {self.leader}: it leads by {_points(self.lead)} mAP over {self.runner_up}"
                 f" ({basis})"
@@ -146,6 +146,14 @@ def verdict(
             planned, failed, unfinished, f"no method shares a seed with {leader}, the highest"
         )
     runner_up = min(gaps, key=lambda label: gaps[label].mean)
+    if gaps[runner_up].high < 0:
+        return Verdict(
+            planned,
+            failed,
+            unfinished,
+            f"{leader} has the highest mAP of all, but less than {runner_up} on the seeds that both"
+            " have",
+        )
     cost = {
         label: (results.seconds(label) or 0.0) / (results.seconds(leader) or 1.0)
         for label in [leader, *gaps]
@@ -190,14 +198,20 @@ def _mean(runs: Sequence[Result], network: str, choice: Choice) -> float:
 def _leader(candidates: Sequence[str], means: Mapping[str, float], drawn: Resampled) -> str:
     """The highest mean, unless another is clearly ahead where both have runs.
 
-    With runs missing, a mean over lucky seeds is not a lead.
+    With runs missing, a mean over lucky seeds is not a lead; and who is ahead of whom may go round
+    in a circle, which nobody leads.
     """
     ranked = sorted(candidates, key=lambda label: -means[label])
-    leader = ranked[0]
-    for label in ranked[1:]:
-        gap = drawn.difference(label, leader)
-        if gap is not None and gap.low > 0:
-            leader = label
+    leader, beaten = ranked[0], {ranked[0]}
+    while ahead := [
+        label
+        for label in ranked
+        if (gap := drawn.difference(label, leader)) is not None and gap.low > 0
+    ]:
+        if ahead[0] in beaten:
+            break
+        leader = ahead[0]
+        beaten.add(leader)
     return leader
 
 
