@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from adagc.bench.ablate import studies
 from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
 from adagc.bench.results import collect
+from adagc.bench.scenarios import load
 from adagc.bench.work import perform
 from adagc.cli import main
 from adagc.errors import UsageError
@@ -79,6 +81,8 @@ def test_the_estimate_goes_by_what_is_finished(tiny, done):
     (missing,) = [job for job in jobs if job.method == "AN" and job.seed == 1]
     assert seconds_left([missing], [known], 1) == pytest.approx(own.seconds)
     assert seconds_left([missing] * 4, [known], 2) == pytest.approx(2 * own.seconds)
+    # No number of workers makes one run shorter.
+    assert seconds_left([missing], [known], 8) == pytest.approx(own.seconds)
     (wan,) = [job for job in jobs if job.method == "WAN" and job.seed == 1]
     assert seconds_left([wan], [known], 1) > 0
     other = write_scenario(done / "other")
@@ -97,6 +101,76 @@ def test_a_failed_run_is_in_the_table_and_in_the_exit_code(tmp_path, capsys):
     (run,) = (tmp_path / "out" / "tiny" / "an").glob("seed0-*/scores.json")
     score = 100 * json.loads(run.read_text())["networks"]["network"]["last"]["mean_f1"]
     assert f"{score:.2f}" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("scores.json", '{"networks": {'),
+        ("scores.json", '{"networks": {"network": {"last": {"mean_f1": 1}}}}'),
+        ("model.json", "{}"),
+        ("config.yaml", "]["),
+    ],
+)
+def test_a_damaged_run_is_named_and_the_others_have_their_table(done, capsys, name, content):
+    (run,) = (done / "out" / "tiny" / "an").glob("seed0-*/")
+    (run / name).write_text(content)
+    assert main(words(done, "bench", "--methods", "AN", "AdaGC")) == 1
+    told = capsys.readouterr()
+    assert f"{run} is damaged" in told.err
+    assert "delete it" in told.err
+    assert "AdaGC" in (done / "out" / "tiny" / "table.md").read_text()
+
+
+def test_damaged_predictions_cost_the_sentence_and_nothing_else(done, capsys):
+    (run,) = (done / "out" / "tiny" / "an").glob("seed0-*/")
+    path = run / "predictions.safetensors"
+    path.write_bytes(path.read_bytes()[:50])
+    assert main(words(done, "bench", "--methods", "AN", "AdaGC")) == 0
+    told = capsys.readouterr().out
+    assert f"{path} is damaged" in told.replace("\n", " ")
+    assert "no verdict" in told
+
+
+def test_a_damaged_history_of_an_unfinished_run_does_not_stop_the_bench(done, capsys):
+    (job,) = plan(load(str(done / "tiny")), ["AN"], done / "out", [0])
+    (Path(job.folder) / "bench.json").unlink()
+    (Path(job.folder) / "history.jsonl").write_text("garbage\n")
+    assert main(words(done, "bench", "--methods", "AN", "AdaGC", "--dry-run")) == 0
+    assert "1 to do" in capsys.readouterr().out
+
+
+def test_runs_with_different_networks_are_not_mixed(tmp_path, capsys):
+    """What "auto" means depends on the packages that are there."""
+    scenario = write_scenario(tmp_path / "tiny", epochs=1, weights="auto", backbone="test_resnet")
+    for job in plan(scenario, ["AN", "WAN"], tmp_path / "out", [0]):
+        perform(job)
+    assert main(words(tmp_path, "bench", "--methods", "AN", "WAN")) == 0
+    (config,) = (tmp_path / "out" / "tiny" / "wan").glob("seed0-*/config.yaml")
+    config.write_text(config.read_text().replace("weights: none", "weights: registry"))
+    assert main(words(tmp_path, "bench", "--methods", "AN", "WAN")) == 1
+    told = capsys.readouterr().err
+    assert "weights none" in told
+    assert "with registry" in told
+    assert "say which in scenario.yaml" in told
+
+
+def test_ablate_knows_tuned_options_and_needs_no_plots(tiny, tmp_path, capsys, monkeypatch):
+    tuned = tmp_path / "tuned"
+    tuned.mkdir()
+    (tuned / "adagc.yaml").write_text("method: {title: AdaGC, weight: 7}")
+    studies_ = ["--studies", "mixup", "--tuned", str(tuned)]
+    with_options = load(str(tmp_path / "tiny")).with_options(tuned)
+    for group in plan_study(with_options, ["mixup"], tmp_path / "out", [0]).values():
+        for job in group:
+            perform(job)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(words(tmp_path, "ablate", *studies_)) == 0
+    told = capsys.readouterr()
+    assert "without Mixup" in told.out
+    assert "no curves of mixup" in told.err
+    found = json.loads((tmp_path / "out" / "tiny" / "ablations" / "mixup.json").read_text())
+    assert found["options"]["with Mixup"]["weight"] == 7
 
 
 def test_ablations_share_runs_that_are_the_same(tiny, tmp_path):

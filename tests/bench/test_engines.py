@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from adagc.bench.engines import LocalEngine
+from adagc.bench.engines import LocalEngine, _serve
 from adagc.bench.jobs import make_job, plan
 from adagc.bench.results import collect
 from adagc.bench.work import BusyError, claimed, failure_of, perform
 from adagc.errors import UsageError
+from adagc.training.runs import Run
 from tiny import write_scenario
 
 
@@ -77,6 +79,47 @@ def test_a_failure_is_forgotten_once_it_works(tiny, tmp_path):
     perform(job)
     assert job.status == "finished"
     assert not job.failure.exists()
+
+
+def test_a_run_that_cannot_say_it_is_finished_keeps_what_to_go_on_from(tiny, tmp_path, monkeypatch):
+    (job,) = plan(tiny, ["AN"], tmp_path / "out", [0])
+
+    def full(self, name, value):
+        if name == "bench.json":
+            raise OSError(28, "No space left on device")
+        write(self, name, value)
+
+    write = Run.write_json
+    monkeypatch.setattr(Run, "write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        perform(job)
+    assert job.status == "failed"
+    assert "No space" in failure_of(job)
+    assert list(Path(job.folder).glob("*.ckpt"))
+    monkeypatch.undo()
+    lines = []
+    perform(job, lines.append)
+    assert (job.status, lines) == ("finished", [])  # no epoch was done again
+    assert not list(Path(job.folder).glob("*.ckpt"))
+
+
+def test_workers_whose_bench_is_gone_leave_runs_to_be_continued(tmp_path):
+    scenario = write_scenario(tmp_path / "tiny", epochs=200)
+    (job,) = plan(scenario, ["AN"], tmp_path / "out", [0])
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    worker = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(theirs, sorted(os.sched_getaffinity(0)), None)
+    )
+    worker.start()
+    theirs.close()
+    ours.send(job.to_dict())
+    assert ours.recv()[0] == "epoch"
+    ours.close()
+    worker.join(timeout=60)
+    assert worker.exitcode == 1
+    assert job.status == "started"
+    assert not job.failure.exists()
+    assert job.epochs_done >= 1
 
 
 def test_a_killed_worker_fails_its_job_alone_and_the_job_goes_on_next_time(tmp_path):

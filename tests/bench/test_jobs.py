@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +53,58 @@ def test_a_label_file_counts_by_its_content(tmp_path):
     labels.unlink()
     with pytest.raises(UsageError, match=r"labels\.csv"):
         folders(scenario, tmp_path)
+
+
+def arrays(folder: Path, value: float) -> Path:
+    folder.mkdir()
+    np.save(folder / "embeddings.npy", np.full((6, 3), value, np.float32))
+    (folder / "names.txt").write_text("\n".join("abcdef"))
+    (folder / "truth.csv").write_text("image,label\n" + "".join(f"{n},x\n" for n in "abcdef"))
+    return folder
+
+
+def test_arrays_and_weights_count_by_their_content(tmp_path):
+    values = {"one": 1, "same": 1, "other": 2}
+    one, same, other = (arrays(tmp_path / name, value) for name, value in values.items())
+    scenario = write_scenario(
+        tmp_path / "s", data="array", root=str(one), truth=str(one / "truth.csv"), size=None
+    )
+    before = folders(scenario, tmp_path)
+    assert folders(scenario, tmp_path, root=str(same), truth=str(same / "truth.csv")) == before
+    assert folders(scenario, tmp_path, truth="truth.csv") == before  # found beside the array
+    assert folders(scenario, tmp_path, root=str(other)) != before
+    (one / "names.txt").write_text("\n".join("abcdeg"))
+    assert folders(scenario, tmp_path) != before
+    weights = tmp_path / "net.safetensors"
+    seen = set()
+    for content in (b"1", b"2"):
+        weights.write_bytes(content)
+        seen.add(folders(scenario, tmp_path, weights=str(weights)))
+    assert len(seen) == 2
+    with pytest.raises(UsageError, match="no array"):
+        folders(scenario, tmp_path, root=str(tmp_path))
+
+
+def test_whole_numbers_and_fractions_of_one_value_are_one_run(tiny, tmp_path):
+    three = {make_job(tiny, "AdaGC", 0, tmp_path, options={"weight": w}).folder for w in (3, 3.0)}
+    assert len(three) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mixup_mask": "strictt"}, "mixup_mask must be strict, soft or partners, not 'strictt'"),
+        ({"weight": "much"}, "weight must be a number, not 'much'"),
+        ({"patience": None}, "patience is empty"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused(tiny, tmp_path, options, words):
+    with pytest.raises(UsageError, match=words):
+        make_job(tiny, "AdaGC", 0, tmp_path, options=options)
+
+
+def test_what_is_asked_for_twice_is_done_and_counted_once(tiny, tmp_path):
+    assert len(plan(tiny, ["AN", "AN"], tmp_path, [0, 0])) == 1
 
 
 def test_a_plan_has_every_method_and_seed_once_and_the_first_seed_first(tiny, tmp_path):

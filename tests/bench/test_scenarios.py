@@ -72,6 +72,14 @@ def test_options_of_another_folder_win(tmp_path):
         ({"epoch": 3}, ("'epoch'", "epochs")),
         ({"root": "${ADAGC_NOWHERE}/x"}, ("ADAGC_NOWHERE", "not set")),
         ({"bench": {"seed": [1]}}, ("seed", "seeds")),
+        ({"bench": {"seeds": [1, 1]}}, ("seeds", "twice")),
+        ({"bench": {"paper": "reben-randm"}}, ("reben-randm", "reben-random")),
+        ({"bench": {"title": 5}}, ("title", "5")),
+        ({"epochs": "ten"}, ("epochs", "a whole number", "'ten'")),
+        ({"epochs": None}, ("epochs", "empty")),
+        ({"schedule": "cosin"}, ("schedule", "constant or cosine", "'cosin'")),
+        ({"scheme": "Random"}, ("scheme", "random, dominant or clean", "'Random'")),
+        ({3: 4}, ("'3'",)),
     ],
 )
 def test_a_mistake_is_named(tmp_path, change, words):
@@ -79,6 +87,37 @@ def test_a_mistake_is_named(tmp_path, change, words):
     with pytest.raises(UsageError) as error:
         load(str(tmp_path))
     assert all(word in str(error.value) for word in words)
+
+
+def test_numbers_are_numbers_however_yaml_reads_them(tmp_path):
+    (tmp_path / "scenario.yaml").write_text("data: synthetic\nlearning_rate: 1e-3\ndropout: 0\n")
+    config = load(str(tmp_path)).config(0)
+    assert (config.learning_rate, config.dropout) == (0.001, 0.0)
+    assert isinstance(config.dropout, float)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("method: 5", "which method"),
+        ("method: {title: 7}", "which method"),
+        ("method: {weight: 3}", "which method"),
+        ("method: WAN\nlearning_rate: 0.5", "sets learning_rate, which all methods"),
+    ],
+)
+def test_a_method_file_says_its_method_and_nothing_that_all_share(tmp_path, content, words):
+    write_scenario(tmp_path / "tiny")
+    (tmp_path / "tiny" / "one.yaml").write_text(content)
+    with pytest.raises(UsageError, match=rf"one\.yaml .*{words}"):
+        load(str(tmp_path / "tiny"))
+
+
+def test_a_folder_of_runs_does_not_hide_the_scenario_it_is_named_after(tmp_path, monkeypatch):
+    (tmp_path / "demo-random" / "an").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert load("demo-random").settings["data"] == "synthetic"
+    write_scenario(tmp_path / "demo-dominant", epochs=7)
+    assert load("demo-dominant").settings["epochs"] == 7
 
 
 def test_an_unknown_scenario_is_answered_with_the_nearest(capsys):

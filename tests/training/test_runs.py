@@ -90,6 +90,19 @@ def test_what_does_not_change_the_result_may_change(tmp_path):
     assert Run.start(tmp_path, changed, resume=True).config == CONFIG
 
 
+def test_files_may_move_but_not_change(tmp_path):
+    config = {**CONFIG, "truth": "here/truth.csv", "text": None}
+    Run.start(tmp_path, config, resume=False, contents={"truth": "abc"})
+    moved = {**config, "truth": "there/truth.csv"}
+    Run.start(tmp_path, moved, resume=True, contents={"truth": "abc"})
+    with pytest.raises(UsageError, match="another content of truth") as caught:
+        Run.start(tmp_path, moved, resume=True, contents={"truth": "def"})
+    assert "there/truth.csv" in one_line(caught)
+    # Nothing was noted of this one.
+    with pytest.raises(UsageError, match="text = None, now it is 'words'"):
+        Run.start(tmp_path, {**config, "text": "words"}, resume=True, contents={"text": "1"})
+
+
 def test_not_a_run_folder(tmp_path):
     with pytest.raises(AdagcError, match="not a run folder"):
         Run.open(tmp_path)

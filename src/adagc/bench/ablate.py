@@ -79,8 +79,8 @@ def plan(
     """The jobs of every study; variants that come to the same are the same run."""
     known = studies(scenario.config(scenario.seeds[0]).epochs)
     chosen: dict[Study, list[Job]] = {}
-    numbers = scenario.seeds if seeds is None else tuple(seeds)
-    for name in names:
+    numbers = dict.fromkeys(scenario.seeds if seeds is None else seeds)
+    for name in dict.fromkeys(names):
         if name not in known:
             raise UsageError(f"there is no ablation {name!r}: choose from {', '.join(known)}")
         study = known[name]

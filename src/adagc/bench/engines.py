@@ -168,8 +168,12 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
     settle(cores, gpu)
     from adagc.bench.work import BusyError, perform, reason
 
-    def on_epoch(line: dict[str, Any]) -> None:
-        pipe.send(("epoch", line["epoch"]))
+    def say(kind: str, value: Any = None) -> None:
+        try:
+            pipe.send((kind, value))
+        except OSError:
+            # Whoever gave the job is gone. That is no failure of the run, which can be continued.
+            raise SystemExit(1) from None
 
     while True:
         try:
@@ -177,13 +181,13 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
         except EOFError:
             return
         try:
-            perform(job, on_epoch)
+            perform(job, lambda line: say("epoch", line["epoch"]))
         except BusyError:
-            pipe.send(("busy", None))
+            say("busy")
         except Exception as error:
-            pipe.send(("failed", reason(error)))
+            say("failed", reason(error))
         else:
-            pipe.send(("finished", None))
+            say("finished")
 
 
 def _cores() -> list[int]:

@@ -16,13 +16,13 @@ def seconds_left(missing: Iterable[Job], known: Sequence[Results], workers: int)
     A row without a finished run is judged by the other rows of its scenario and what its method
     says of its own cost. Epochs that an interrupted run has behind it are not counted again.
     """
-    total = 0.0
+    each = [0.0]
     for job in missing:
         per_epoch = _per_epoch(job, known)
         if per_epoch is None:
             return None
-        total += per_epoch * max(0, job.config().epochs - job.epochs_done)
-    return total / max(1, workers)
+        each.append(per_epoch * max(0, job.config().epochs - job.epochs_done))
+    return max(*each, sum(each) / max(1, workers))
 
 
 def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:

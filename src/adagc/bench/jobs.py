@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adagc.bench.scenarios import Scenario
-from adagc.errors import UsageError
+from adagc.errors import AdagcError
 from adagc.methods import find
 from adagc.methods.base import Method
 from adagc.training.config import RunConfig
+from adagc.training.contents import contents
 from adagc.training.runs import FREE, Run
+from adagc.training.typed import typed
 
 Status = Literal["finished", "started", "failed", "missing"]
 DONE = "bench.json"  # written when everything else is there
-_FILES = ("labels", "truth", "split", "text")  # settings that name files: their content counts
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,10 @@ class Job:
     @property
     def epochs_done(self) -> int:
         """Finished epochs, those of an unfinished run included."""
-        return len(self.run.history)
+        try:
+            return len(self.run.history)
+        except AdagcError:
+            return 0  # damaged; continuing the run writes it anew
 
     def config(self) -> RunConfig:
         """The settings, checked."""
@@ -99,16 +103,13 @@ def make_job(
     """The job of a method in a scenario, with the scenario's options for it or with others.
 
     The folder's name carries a digest of everything that shapes the run: a changed setting, option
-    or label file is another folder. Where the data lies and what computes it do not count.
+    or file (labels, embeddings, weights) is another folder. Where the data lies and what computes
+    it do not count.
     """
     method = find(title)
-    told = dict(scenario.told(method.title) if options is None else options)
-    full = {**_defaults(method), **told}
-    strange = sorted(told.keys() - _defaults(method).keys())
-    if strange:
-        raise UsageError(
-            f"{method.title} has no option {strange[0]!r}: see  adagc methods {method.title}"
-        )
+    told = scenario.told(method.title) if options is None else options
+    see = f"adagc methods {method.title}"
+    full = typed(method, {**_defaults(method), **told}, method.title, see)
     settings = asdict(scenario.config(seed))
     digest = _digest(method.title, full, settings)
     # Not of the label: two variants of a study that come to the same are one run.
@@ -120,8 +121,8 @@ def plan(
     scenario: Scenario, methods: Iterable[str], out: Path, seeds: Iterable[int] | None = None
 ) -> list[Job]:
     """All methods with all seeds, one seed after the other: a first table is there early."""
-    titles = list(methods)
-    chosen = scenario.seeds if seeds is None else tuple(seeds)
+    titles = dict.fromkeys(methods)
+    chosen = dict.fromkeys(scenario.seeds if seeds is None else seeds)
     return [make_job(scenario, title, seed, out) for seed in chosen for title in titles]
 
 
@@ -145,16 +146,6 @@ def _defaults(method: type[Method]) -> dict[str, Any]:
 
 def _digest(title: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     counted = {key: value for key, value in settings.items() if key not in FREE}
-    for key in _FILES:
-        path = settings.get(key)
-        if path is not None:
-            counted[key] = _content(Path(path))
+    counted |= contents(settings)
     text = json.dumps([title, options, counted], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _content(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}: give the file, or mend the scenario") from None

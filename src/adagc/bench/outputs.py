@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from adagc.bench.jobs import Job, slug
 from adagc.bench.results import Choice, Results, collect
 from adagc.bench.scenarios import Scenario
 from adagc.bench.verdict import Verdict, verdict
+from adagc.errors import AdagcError
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -43,6 +43,7 @@ class Written:
     folder: Path
     stem: str
     verdict: Verdict | None = None
+    remark: str = ""  # what could not be drawn
 
     @property
     def sentence(self) -> str:
@@ -58,6 +59,7 @@ class Written:
         return {
             "scenario": self.scenario.name,
             "settings": self.scenario.defaults,
+            "options": {job.label: dict(job.options) for job in self.results.jobs},
             "tables": render.json(self.tables),
             "verdict": None if self.verdict is None else self.verdict.to_dict(),
             "failed": {label: list(reasons) for label, reasons in self.results.failed.items()},
@@ -96,8 +98,12 @@ def write_study(scenario: Scenario, study: Study, jobs: Sequence[Job], out: Path
     written = Written(scenario, results, made, out / scenario.name / "ablations", slug(study.name))
     _write(written, [])
     drawn = [label for label in results.labels if results.of(label)]
-    with suppress(NothingToDrawError):  # without clean labels there are no such curves
+    try:
         save(draw_by_label([(results, drawn)]), written.folder / written.stem)
+    except NothingToDrawError:
+        pass  # without clean labels there are no such curves
+    except AdagcError as error:  # the tables of all studies are worth having without
+        return replace(written, remark=f"no curves of {study.name}: {error}")
     return written
 
 

@@ -15,7 +15,7 @@ import rich.table
 from rich import box
 from rich.text import Text
 
-from adagc.bench.tables import Cell, Row, Table
+from adagc.bench.tables import SPREAD, Cell, Row, Table
 from adagc.types import METRICS, Metric
 
 _ARROWS = {"up": "↑", "down": "↓"}
@@ -27,10 +27,13 @@ _REASON = 60  # characters of a failure inside a table
 
 def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
     """One decimal less than in print where deviations follow; below 100 columns they do not."""
+    known = any(cell.deviation is not None for row in table.rows for cell in row.cells.values())
+    spread = known and width >= _WIDE
+    notes = [note if spread else note.replace(SPREAD, "") for note in _notes(table, terminal=True)]
     shown = rich.table.Table(
         title=Text(table.title, style="bold"),  # as text, since words in brackets are not styles
         title_justify="left",
-        caption=Text("\n".join(["", *_notes(table, terminal=True)]), style="dim"),
+        caption=Text("\n".join(["", *notes]), style="dim"),
         caption_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -44,8 +47,6 @@ def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
     if table.paper:
         shown.add_column("paper\nmAP", justify="right", style="dim", no_wrap=True)
     shown.add_column("time", justify="right", no_wrap=True)
-    known = any(cell.deviation is not None for row in table.rows for cell in row.cells.values())
-    spread = known and width >= _WIDE
     for group in table.groups:
         if group.name:
             shown.add_row(Text(group.name.removesuffix(" methods"), style="dim"))

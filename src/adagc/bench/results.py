@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.bench.jobs import Job, Status
-from adagc.bench.work import failure_of
+from adagc.bench.work import failure_of, reason
+from adagc.errors import AdagcError
 from adagc.training.runs import Run
 from adagc.training.testing import predictions_of, truth_of
 from adagc.types import Scores
@@ -87,21 +88,49 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
     for job in jobs:
         statuses[job.folder] = status = job.status
         if status == "finished":
-            finished.append(read(job))
+            try:
+                finished.append(read(job))
+            except (AdagcError, LookupError, TypeError, ValueError, AttributeError) as error:
+                statuses[job.folder] = "failed"
+                failed.setdefault(job.label, []).append(
+                    f"seed {job.seed}: {job.folder} is damaged ({reason(error)}): delete it to do"
+                    " the run again"
+                )
         elif status == "failed":
             failed.setdefault(job.label, []).append(f"seed {job.seed}: {failure_of(job)}")
+    _check_decided(jobs, finished)
     return Results(scenario, jobs, tuple(finished), failed, statuses)
+
+
+def _check_decided(jobs: Sequence[Job], finished: Sequence[Result]) -> None:
+    """What "auto" came to is not in a folder's name, and packages come and go between two calls."""
+    decided = ("backbone", "weights", "size")
+    free = [key for key in decided if all(job.settings.get(key) in ("auto", None) for job in jobs)]
+    for other in finished[1:]:
+        for key in free:
+            one, two = (result.run.config.get(key) for result in (finished[0], other))
+            if one != two:
+                raise AdagcError(
+                    f"{finished[0].run.folder} was trained with {key} {one}, {other.run.folder}"
+                    f" with {two}: say which in scenario.yaml, or delete the runs to be done again"
+                )
 
 
 def read(job: Job) -> Result:
     """A finished job."""
     run = Run.open(job.folder)
+    if not run.config.get("epochs"):
+        raise AdagcError("config.yaml does not say how many epochs")
     tested = run.path("scores.json").exists()
+    networks = run.read_json("scores.json")["networks"] if tested else {}
+    for choices in networks.values():
+        for scores in choices.values():
+            Scores.from_dict(scores)  # whether all of it is there
     return Result(
         label=job.label,
         method=job.method,
         seed=job.seed,
         run=run,
         seconds=float(run.read_json("model.json")["extra"]["training_seconds"]),
-        networks=run.read_json("scores.json")["networks"] if tested else {},
+        networks=networks,
     )

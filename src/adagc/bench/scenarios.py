@@ -16,10 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from adagc.bench import paper
 from adagc.errors import UsageError
 from adagc.methods import find
 from adagc.training.config import RunConfig
 from adagc.training.files import chain, read_file, read_settings
+from adagc.training.typed import typed
 
 SHIPPED = Path(__file__).parents[1] / "configs"
 _FILE = "scenario.yaml"
@@ -75,10 +77,10 @@ def shipped() -> list[str]:
 def load(name: str) -> Scenario:
     """A shipped scenario by its name, or one in a folder or file of your own."""
     path = Path(name)
-    if path.is_dir():
-        path = path / _FILE
-    elif not path.is_file():
-        path = SHIPPED / name / _FILE
+    if not path.is_file():
+        # A folder of runs may have the name of a shipped scenario, too.
+        places = (path / _FILE, SHIPPED / name / _FILE)
+        path = next((place for place in places if place.is_file()), places[-1])
         if not path.is_file():
             close = difflib.get_close_matches(name, shipped(), n=1)
             hint = f"did you mean {close[0]}?" if close else "give a folder with scenario.yaml, or"
@@ -93,6 +95,7 @@ def load(name: str) -> Scenario:
         about |= {"title": place} | _about(file)
         options |= _options(file.parent)
     _check(path, settings, about)
+    settings = typed(RunConfig, settings, str(path), "adagc train --help")
     about["seeds"] = _seeds(path, about.get("seeds", Scenario.seeds))
     return Scenario(name=place, settings=settings, options=options, **about)
 
@@ -107,6 +110,8 @@ def _about(path: Path) -> dict[str, Any]:
 def _seeds(path: Path, told: Any) -> tuple[int, ...]:
     if not isinstance(told, list | tuple) or not told or not all(type(n) is int for n in told):
         raise UsageError(f"{path}: seeds must be a list of whole numbers, such as [0, 1, 2]")
+    if len(set(told)) < len(told):
+        raise UsageError(f"{path}: seeds has a number twice, which would count as two runs")
     return tuple(told)
 
 
@@ -114,11 +119,20 @@ def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) ->
     fields = set(RunConfig.__dataclass_fields__) - {"seed"}
     for key in settings:
         if key not in fields:
-            _unknown(path, key, fields)
+            _unknown(path, str(key), fields)
     known = {"title", "seeds", "redraw", "paper", "paper_note"}
     for key in about:
         if key not in known:
             _unknown(path, f"bench: {key}", known)
+    for key, kind in (("title", str), ("redraw", bool), ("paper", str), ("paper_note", str)):
+        if key in about and about[key] is not None and not isinstance(about[key], kind):
+            raise UsageError(f"{path}: bench: {key} must be a {kind.__name__}, not {about[key]!r}")
+    theirs = about.get("paper")
+    if theirs is not None and theirs not in paper.known():
+        raise UsageError(
+            f"{path} has bench: paper: {theirs}, of which there are no values: choose from"
+            f" {', '.join(paper.known())}, or leave it out"
+        )
     for value in settings.values():
         found = re.search(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
         if found:
@@ -140,13 +154,18 @@ def _options(folder: Path) -> dict[str, Mapping[str, Any]]:
     for path in sorted(folder.glob("*.yaml")):
         if path.name == _FILE:
             continue
-        settings = read_settings(path)
-        own = settings.get("method")
+        own = read_settings(path).get("method")
         if own is None:
             continue
-        title = own if isinstance(own, str) else own.get("title")
-        if title is None:
+        options = {"title": own} if isinstance(own, str) else own
+        title = options.get("title") if isinstance(options, dict) else None
+        if not isinstance(title, str):
             raise UsageError(f"{path} does not say which method it is for: add method: title")
-        options = {} if isinstance(own, str) else {k: v for k, v in own.items() if k != "title"}
-        found[find(title).title] = options
+        others = sorted(map(str, read_file(path).keys() - {"base", "method"}))
+        if others:
+            raise UsageError(
+                f"{path} sets {others[0]}, which all methods of a benchmark share: put it into"
+                f" {_FILE}"
+            )
+        found[find(title).title] = {key: value for key, value in options.items() if key != "title"}
     return found

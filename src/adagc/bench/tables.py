@@ -32,6 +32,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 _OTHERS = "Other methods"
 
+SPREAD = " (and unbiased standard deviation)"  # in a note; a narrow terminal has no room for it
 PRIORS = "ᵃ"
 CLEAN = "†"
 _FOOTNOTES = {
@@ -249,7 +250,7 @@ def _notes(rows: Sequence[Row], network: str) -> Iterable[str]:
     planned = Counter(row.planned for row in rows)
     if planned:
         count = planned.most_common(1)[0][0]
-        spread = " (and unbiased standard deviation)" if count > 1 else ""
+        spread = SPREAD if count > 1 else ""
         yield f"Mean of {count} run{'s' * (count > 1)}{spread}. Best in bold, second in italics."
     teachers = [row for row in rows if row.label == f"{row.method} (teacher)"]
     student = "the student, which is deployed" if network == "network" else "the student's average"

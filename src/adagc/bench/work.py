@@ -37,7 +37,9 @@ def perform(job: Job, on_epoch: Callable[[dict[str, Any]], None] | None = None) 
     """
     with claimed(job), logged(job):
         if job.status == "finished":
+            _tidy(job)
             return
+        job.failure.unlink(missing_ok=True)  # of an earlier attempt
         began = time.perf_counter()
         try:
             config = job.config()
@@ -49,14 +51,18 @@ def perform(job: Job, on_epoch: Callable[[dict[str, Any]], None] | None = None) 
                 collection=_collection(config),
                 on_epoch=on_epoch,
             )
+            seconds = {"seconds_of_this_process": round(time.perf_counter() - began, 2)}
+            run.write_json(DONE, {**job.to_dict(), **seconds})
         except Exception as error:
             note_failure(job, error)
             raise
-        for name in _CHECKPOINTS:
-            run.path(name).unlink(missing_ok=True)
-        job.failure.unlink(missing_ok=True)
-        seconds = {"seconds_of_this_process": round(time.perf_counter() - began, 2)}
-        run.write_json(DONE, {**job.to_dict(), **seconds})
+        _tidy(job)
+
+
+def _tidy(job: Job) -> None:
+    """Only when the run says that it is finished: without checkpoints it would start anew."""
+    for name in _CHECKPOINTS:
+        job.run.path(name).unlink(missing_ok=True)
 
 
 def note_failure(job: Job, error: BaseException) -> None:

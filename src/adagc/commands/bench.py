@@ -25,9 +25,6 @@ def bench(argv: list[str]) -> None:
     parser.add_argument(
         "--methods", type=str, nargs="+", default=None, help="Titles; all methods by default."
     )
-    parser.add_argument(
-        "--tuned", type=str, default=None, help="Folder of method options that adagc tune wrote."
-    )
     _add_running(parser)
     options = parse(parser, argv)
     quiet_start()
@@ -36,11 +33,10 @@ def bench(argv: list[str]) -> None:
     from adagc.methods import find, registry
 
     titles = [find(name).title for name in options.methods or registry()]
-    planned: list[tuple[Scenario, list[Job]]] = []
-    for scenario in chosen_scenarios(options):
-        if options.tuned is not None:
-            scenario = scenario.with_options(Path(options.tuned))
-        planned.append((scenario, jobs.plan(scenario, titles, Path(options.out), options.seeds)))
+    planned = [
+        (scenario, jobs.plan(scenario, titles, Path(options.out), options.seeds))
+        for scenario in chosen_scenarios(options)
+    ]
     if not _run(options, [job for _, group in planned for job in group]):
         return
     found = [write_tables(s, group, Path(options.out)) for s, group in planned]
@@ -96,6 +92,8 @@ def ablate(argv: list[str]) -> None:
 
         for written in found:
             console.stdout.print(written.terminal(console.stdout.width))
+        for remark in dict.fromkeys(written.remark for written in found if written.remark):
+            console.stderr.print(remark, soft_wrap=True)
         console.stdout.print(f"Tables and curves: {found[0].folder.parent}")
     _complain([written.results for written in found])
 
@@ -115,6 +113,9 @@ def add_scenarios(parser: ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=None, help="Instead of its own.")
     parser.add_argument("--epochs", type=int, default=None, help="Instead of the scenario's.")
     parser.add_argument("--scenes", type=int, default=None, help="Of made-up data.")
+    parser.add_argument(
+        "--tuned", type=str, default=None, help="Folder of method options that adagc tune wrote."
+    )
 
 
 def _add_running(parser: ArgumentParser) -> None:
@@ -168,6 +169,8 @@ def chosen_scenarios(options: Namespace) -> list[Scenario]:
         for scenario in found:
             if scenario.settings.get("data") != "synthetic":
                 raise UsageError(f"--scenes is for made-up data, which {scenario.name} is not")
+    if options.tuned is not None:
+        found = [scenario.with_options(Path(options.tuned)) for scenario in found]
     return [
         scenario.with_settings(epochs=options.epochs, scenes=options.scenes) for scenario in found
     ]

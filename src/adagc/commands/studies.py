@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adagc.commands.bench import add_scenarios, chosen_scenarios
 from adagc.commands.common import make_parser, parse, print_json, quiet_start
 from adagc.errors import AdagcError
+
+if TYPE_CHECKING:
+    from jsonargparse import Namespace
+
+    from adagc.bench.tuned import Correlation, Study
 
 
 def figures(argv: list[str]) -> None:
@@ -16,9 +23,6 @@ def figures(argv: list[str]) -> None:
     add_scenarios(parser)
     parser.add_argument("--to", type=str, default="figures", help="Folder for PDF and PNG files.")
     parser.add_argument("--only", type=str, nargs="+", default=None, help="Names of figures.")
-    parser.add_argument(
-        "--tuned", type=str, default=None, help="Folder of method options that the runs used."
-    )
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
     quiet_start()
@@ -30,8 +34,6 @@ def figures(argv: list[str]) -> None:
 
     out, found = Path(options.out), []
     for scenario in chosen_scenarios(options):
-        if options.tuned is not None:
-            scenario = scenario.with_options(Path(options.tuned))
         found.append(collect(scenario.name, jobs.plan(scenario, registry(), out, options.seeds)))
         names = ablations.studies(scenario.config(scenario.seeds[0]).epochs)
         groups = ablations.plan(scenario, names, out, options.seeds).values()
@@ -135,6 +137,7 @@ def tune(argv: list[str]) -> None:
             "no trial finished, so there is nothing to choose from: see the .log files"
         )
     pooled = pooled_correlation(studies)
+    empty = [study.method for study in studies if study.best is None]
     if options.json:
         print_json(
             {
@@ -143,7 +146,15 @@ def tune(argv: list[str]) -> None:
                 "files": [str(path) for path in written],
             }
         )
-        return
+    else:
+        _show(options, studies, pooled, folder)
+    if empty:
+        raise AdagcError(f"no trial of {', '.join(empty)} finished: see the .log files")
+
+
+def _show(options: Namespace, studies: Sequence[Study], pooled: Correlation, folder: Path) -> None:
+    from adagc import console
+
     for study in studies:
         console.stdout.print(study.table())
         console.stdout.print(study.sentence(), soft_wrap=True)

@@ -23,6 +23,7 @@ from adagc.models import Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
+from adagc.training.contents import contents
 from adagc.training.evaluate import Oracle, Pair
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, split_text
@@ -87,7 +88,8 @@ def train(
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
     record = {"method": {"title": method.title, **options_of(method)}, **asdict(config)}
     if ranks.rank() == 0:
-        _note_inputs(Run.start(out, record, resume=resume), collection, observed)
+        begun = Run.start(out, record, resume=resume, contents=contents(record))
+        _note_inputs(begun, collection, observed)
     ranks.wait()
     run = Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)

@@ -6,6 +6,7 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -18,8 +19,8 @@ from adagc._version import __version__
 from adagc.atomic import write_json, write_text
 from adagc.errors import AdagcError, UsageError
 
-# What may differ between a run and its continuation.
-# Labels and splits are compared by content.
+# What may differ between a run and its continuation. Labels and splits are compared by content,
+# and so is what inputs.json notes.
 FREE = frozenset({"cache", "accelerator", "oracle", "root", "labels", "split"})
 
 
@@ -38,8 +39,22 @@ class Run:
         return run
 
     @classmethod
-    def start(cls, folder: Path | str, config: dict[str, Any], *, resume: bool) -> Run:
-        """A new run, or one to continue; never a silent mix of two."""
+    def start(
+        cls,
+        folder: Path | str,
+        config: dict[str, Any],
+        *,
+        resume: bool,
+        contents: Mapping[str, str] | None = None,
+    ) -> Run:
+        """A new run, or one to continue; never a silent mix of two.
+
+        Args:
+            folder: Where.
+            config: All settings.
+            resume: Whether there may be a run already.
+            contents: Setting -> digest of the file it names.
+        """
         run = cls(Path(folder))
         if run.folder.exists() and not run.folder.is_dir():
             raise UsageError(f"{folder} is a file: choose another --out")
@@ -49,25 +64,35 @@ class Run:
                     f"{folder} already holds a run: add --resume to continue it, or choose another"
                     " --out"
                 )
-            run._check_same(config)
+            run._check_same(config, contents or {})
             return run
         # A run that was killed while starting leaves its environment or a temporary file.
         left = [path.name for path in run.folder.iterdir()] if run.folder.exists() else []
-        if any(name != "environment.json" and not name.endswith(".tmp") for name in left):
+        begun = ("environment.json", "inputs.json")
+        if any(name not in begun and not name.endswith(".tmp") for name in left):
             raise UsageError(f"{folder} is not empty and not a run: choose another --out")
         run.folder.mkdir(parents=True, exist_ok=True)
         run.write_json("environment.json", environment())
+        run.write_json("inputs.json", dict(contents or {}))
         # Last, because its presence is what makes the folder a run.
         write_text(run.path("config.yaml"), yaml.safe_dump(config, sort_keys=False))
         return run
 
-    def _check_same(self, config: dict[str, Any]) -> None:
+    def _check_same(self, config: dict[str, Any], contents: Mapping[str, str]) -> None:
         before = self.config
+        known = self.read_json("inputs.json") if self.path("inputs.json").exists() else {}
+        noted = known.keys() & contents.keys() - {"labels", "split"}
+        for key in sorted(noted):
+            if known[key] != contents[key]:
+                raise UsageError(
+                    f"{self.folder} was started with another content of {key}"
+                    f" ({config.get(key) or 'names.txt'}): bring it back, or choose another --out"
+                )
         old, new = _flat(before), _flat(config)
         changed = sorted(
             key
             for key in old.keys() | new.keys()
-            if key not in FREE and old.get(key) != new.get(key)
+            if key not in FREE | noted and old.get(key) != new.get(key)
         )
         if changed:
             # Another method has other options too; its name says it all.

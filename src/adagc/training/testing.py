@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save as save_arrays
 
@@ -140,4 +141,9 @@ def _tested(run: Run, split: str) -> dict[str, NDArray[Any]]:
     path = run.path(f"predictions{suffix}.safetensors")
     if not path.exists():
         raise AdagcError(f"{run.folder} has no predictions: run  adagc evaluate {run.folder}")
-    return dict(load_arrays(path))
+    try:
+        return dict(load_arrays(path))
+    except (SafetensorError, OSError) as error:
+        raise AdagcError(
+            f"{path} is damaged ({error}): run  adagc evaluate {run.folder}"
+        ) from error
