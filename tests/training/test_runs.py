@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 
 from adagc.errors import AdagcError, UsageError
 from adagc.methods.assume_negative import AssumeNegative, LabelSmoothing
-from adagc.training import checkpoint
+from adagc.training import checkpoint, testing
 from adagc.training.config import RunConfig
+from adagc.training.evaluate import predict
 from adagc.training.experiment import evaluate, options_of, predictions_of, train
 from adagc.training.runs import Run
 from conftest import make_collection, make_labels
@@ -258,6 +259,17 @@ def test_saved_predictions_are_those_that_were_scored(setting):
     np.testing.assert_array_equal(predictions_of(run)["network-last"], predictions["network-last"])
     with pytest.raises(AdagcError, match="no predictions"):
         predictions_of(run, "val")
+
+
+def test_predictions_are_saved_right_however_they_lie_in_memory(setting, monkeypatch):
+    """Heads that compute class by class give columns that are contiguous, not rows."""
+    run, _, collection = setting
+    before = predictions_of(run)["network-last"]
+    monkeypatch.setattr(
+        testing, "predict", lambda *words, **more: np.asfortranarray(predict(*words, **more))
+    )
+    evaluate(run, collection=collection)
+    np.testing.assert_array_equal(predictions_of(run)["network-last"], before)
 
 
 def test_options_are_read_back_from_the_signature():

@@ -66,9 +66,8 @@ def evaluate(
         epoch = config.epochs if which == "last" else description["best_epoch"][name]
         table.setdefault(name, {})[which] = {"epoch": epoch, **scores.to_dict()}
         predictions[f"{name}-{which}"] = values
-    # So that runs can be compared image by image without opening their data again. Safetensors
-    # writes memory as it lies, so the order of rows and columns must be the usual one.
-    predictions[_CLEAN] = np.ascontiguousarray(clean, dtype=np.uint8)
+    # So that runs can be compared image by image without opening their data again.
+    predictions[_CLEAN] = clean.astype(np.uint8)
     result = {
         "split": split,
         "images": len(rows),
@@ -78,7 +77,9 @@ def evaluate(
         "networks": table,
     }
     suffix = "" if split == "test" else f"-{split}"
-    write_bytes(run.path(f"predictions{suffix}.safetensors"), save_arrays(predictions))
+    # Safetensors writes memory as it lies: rows and columns must lie in the usual order.
+    ordered = {name: np.ascontiguousarray(values) for name, values in predictions.items()}
+    write_bytes(run.path(f"predictions{suffix}.safetensors"), save_arrays(ordered))
     run.write_json(f"scores{suffix}.json", result)
     return result
 
