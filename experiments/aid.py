@@ -50,7 +50,7 @@ METHODS = {
         ("AdaGC", 0), ("AN", 0), ("GT w/ BCE", 0), ("WAN", 0),
         ("AN", 1), ("AdaGC", 1), ("AN", 2), ("AdaGC", 2),
         ("EPR", 0), ("Dist-PU", 0), ("LL-R", 0),
-        ("WAN", 1), ("Dist-PU", 1), ("WAN", 2), ("Dist-PU", 2), ("ELR", 0),
+        ("WAN", 1), ("Dist-PU", 1), ("WAN", 2), ("Dist-PU", 2),
     ],
     # As end to end, but p^S is made with the statistics of the batch.
     "student-mode": [("AdaGC", 0)],
