@@ -55,8 +55,8 @@ bench: $(READY)
 # FEATURES=aid-features for the options as they were before tuning.
 FEATURES ?= aid-features-tuned
 bench-features: $(READY)
-	@ADAGC_FEATURES=$$($(BIN)/python experiments/aid.py arrays --out runs/aid-arrays) \
-	    $(BIN)/adagc bench $(FEATURES) --out runs/bench --workers 2
+	@features=$$($(BIN)/python experiments/aid.py arrays --out runs/aid-arrays) && \
+	    ADAGC_FEATURES=$$features $(BIN)/adagc bench $(FEATURES) --out runs/bench --workers 2
 
 # What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
 DEBIAN := slurm-wlm munge texlive-latex-base texlive-latex-recommended

@@ -60,6 +60,12 @@ def train_words(arrays, out: Path, *more: str) -> list[str | Path]:
     ]  # fmt: skip
 
 
+def test_options_may_be_spelt_with_hyphens(capsys):
+    words = ["bench", "demo-random", "--methods", "AN", "--dry-run"]
+    assert main([*words, "--runs-per-job", "2"]) == 2
+    assert "--runs_per_job is for --engine slurm" in capsys.readouterr().err
+
+
 def test_the_overview_lists_every_command_with_a_sentence(capsys):
     code, out, _ = run(capsys, "--help")
     assert code == 0

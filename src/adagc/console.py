@@ -127,7 +127,10 @@ def _bar() -> Progress:
 
 
 class BenchBar:
-    """Progress of many runs, told by an engine; failures are said at once."""
+    """Progress of many runs, told by an engine; failures are said at once.
+
+    Where stderr is no terminal, one line per finished run instead of a bar.
+    """
 
     def __init__(self, progress: Progress, jobs: Sequence[Job]) -> None:
         self._progress = progress
@@ -146,10 +149,16 @@ class BenchBar:
             self._counts[event.kind] += 1
             self._epochs[event.job.folder] = self._total[event.job.folder]
         if event.kind == "failed":
-            stderr.print(f"failed: {event.job.name}: {event.text}", soft_wrap=True)
+            from adagc.bench.work import is_unsuited
+
+            word = "left out" if is_unsuited(event.job) else "failed"
+            stderr.print(f"{word}: {event.job.name}: {event.text}", soft_wrap=True)
         if event.kind == "busy":
             stderr.print(f"another process works on {event.job.name}", soft_wrap=True)
         done = " ".join(f"{count} {kind}" for kind, count in self._counts.items() if count)
+        if event.kind == "finished" and not stderr.is_terminal:
+            # A log file has no bar.
+            stderr.print(f"{done} of {len(self._total)}  {event.job.name}", soft_wrap=True)
         self._progress.update(
             self._task,
             completed=sum(self._epochs.values()),

@@ -34,6 +34,10 @@ class TrainingError(AdagcError):
     """Training had to stop; what was trained so far is kept."""
 
 
+class UnsuitedError(AdagcError):
+    """A method needs what this data does not have; others may do without."""
+
+
 class MissingExtraError(AdagcError):
     """An optional dependency is not installed; the message holds the command that installs it."""
 

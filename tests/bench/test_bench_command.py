@@ -5,17 +5,22 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from adagc.bench.ablate import plan as plan_study
 from adagc.bench.ablate import studies
+from adagc.bench.engines import LocalEngine
 from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
 from adagc.bench.results import collect
 from adagc.bench.scenarios import load
+from adagc.bench.tables import build
+from adagc.bench.verdict import verdict
 from adagc.bench.work import perform
 from adagc.cli import main
-from adagc.errors import UsageError
+from adagc.commands.bench import _complain
+from adagc.errors import AdagcError, UsageError
 from adagc.types import METRICS
 from tiny import write_scenario
 
@@ -171,6 +176,65 @@ def test_ablate_knows_tuned_options_and_needs_no_plots(tiny, tmp_path, capsys, m
     assert "no curves of mixup" in told.err
     found = json.loads((tmp_path / "out" / "tiny" / "ablations" / "mixup.json").read_text())
     assert found["options"]["with Mixup"]["weight"] == 7
+
+
+def test_a_method_that_lacks_something_is_left_out_unless_asked_for(tmp_path):
+    scenario = write_scenario(tmp_path / "tiny", epochs=1, backbone="linear", size=None)
+    values = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    labels = ["image,x,y,z", *(f"{i:05d},{i % 2},{(i + 1) % 2},1" for i in range(60))]
+    np.save(tmp_path / "embeddings.npy", values)
+    (tmp_path / "truth.csv").write_text("\n".join(labels))
+    scenario = scenario.with_settings(
+        data="array", root=str(tmp_path / "embeddings.npy"), truth=str(tmp_path / "truth.csv")
+    )
+    jobs = plan(scenario, ["AN", "WAN", "LCR"], tmp_path / "out", [0])
+    LocalEngine(1).run(jobs, lambda _: None)
+    found = collect("tiny", jobs)
+    assert not found.failed
+    assert [result.label for result in found.finished] == ["AN", "WAN"]
+    assert "adagc text" in found.unsuited["LCR"][0]
+    table = build(found)
+    (row,) = [row for row in table.rows if row.label == "LCR"]
+    assert row.state.startswith("left out: LCR needs text")
+    said = verdict(found, resamples=20)
+    assert (said.planned, said.failed, said.unfinished) == (2, 0, 0)
+    _complain([found], asked=False)
+    with pytest.raises(AdagcError, match="LCR needs text"):
+        _complain([found], asked=True)
+
+
+def test_data_that_is_not_there_is_said_once_and_before_anything(tmp_path, capsys):
+    write_scenario(tmp_path / "tiny", data="folder", root=str(tmp_path / "nowhere"), size=None)
+    assert main(words(tmp_path, "bench", "--dry-run")) == 2
+    assert "nowhere: no such data, which tiny asks for" in capsys.readouterr().err
+
+
+def test_tables_and_dry_runs_say_what_a_reader_must_know(tiny, tmp_path, capsys):
+    assert main(words(tmp_path, "bench", "--methods", "AN", "--dry-run")) == 0
+    told = capsys.readouterr().out
+    assert "to do     tiny · AN · seed 0" in told
+    assert "how long is not known" in told
+    for job in plan(tiny, ["AN"], tmp_path / "out", [0]):
+        perform(job)
+    assert main(words(tmp_path, "bench", "--methods", "AN", "--dry-run")) == 0
+    assert "about" not in capsys.readouterr().out
+    assert main(words(tmp_path, "bench", "--methods", "AN")) == 0
+    table = (tmp_path / "out" / "tiny" / "table.md").read_text()
+    assert "Made with 2 epochs, batches of 8, 24 training scenes." in table
+    found = json.loads((tmp_path / "out" / "tiny" / "table.json").read_text())
+    (folder,) = found["runs"].values()
+    assert (Path(folder) / "scores.json").exists()
+    assert found["options"] == {"AN": {}}
+
+
+def test_figures_of_runs_with_other_settings_say_so(tiny, tmp_path, capsys):
+    for job in plan(tiny, ["AN"], tmp_path / "out", [0]):
+        perform(job)
+    arguments = words(tmp_path, "figures", "--to", str(tmp_path / "f"))
+    assert main([*arguments, "--epochs", "3"]) == 1
+    assert "other settings" in capsys.readouterr().err
+    assert main([*arguments, "--only", "ranks"]) == 1  # one method has no rank
+    assert "ranks was not drawn" in capsys.readouterr().err
 
 
 def test_ablations_share_runs_that_are_the_same(tiny, tmp_path):

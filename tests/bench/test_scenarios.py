@@ -89,6 +89,14 @@ def test_a_mistake_is_named(tmp_path, change, words):
     assert all(word in str(error.value) for word in words)
 
 
+def test_all_variables_that_are_not_set_are_named_at_once(monkeypatch, capsys):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert main(["bench", "folder", "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert "ADAGC_DATA (the data), ADAGC_LABELS (the file of labels), ADAGC_TRUTH" in told
+
+
 def test_numbers_are_numbers_however_yaml_reads_them(tmp_path):
     (tmp_path / "scenario.yaml").write_text("data: synthetic\nlearning_rate: 1e-3\ndropout: 0\n")
     config = load(str(tmp_path)).config(0)

@@ -59,6 +59,7 @@ class Written:
         return {
             "scenario": self.scenario.name,
             "settings": self.scenario.defaults,
+            "runs": {job.name: job.folder for job in self.results.jobs},
             "options": {job.label: dict(job.options) for job in self.results.jobs},
             "tables": render.json(self.tables),
             "verdict": None if self.verdict is None else self.verdict.to_dict(),
@@ -74,6 +75,7 @@ def write_tables(scenario: Scenario, jobs: Sequence[Job], out: Path) -> Written:
         tables.build(
             results,
             title=scenario.title,
+            made_with=scenario.summary,
             network=network,
             choice=choice,
             paper=theirs,
@@ -92,7 +94,9 @@ def write_study(scenario: Scenario, study: Study, jobs: Sequence[Job], out: Path
     results = collect(scenario.name, jobs)
     title = f"{scenario.title}: {study.question}"
     made = tuple(
-        tables.build(results, title=title, network=network, choice=choice)
+        tables.build(
+            results, title=title, made_with=scenario.summary, network=network, choice=choice
+        )
         for network, choice in STUDY_VIEWS
     )
     written = Written(scenario, results, made, out / scenario.name / "ablations", slug(study.name))

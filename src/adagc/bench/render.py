@@ -312,7 +312,7 @@ def _notes(table: Table, *, terminal: bool = False) -> Iterable[str]:
         if any(row.cells and row.state for row in table.rows):
             yield "After a name: how many of its runs there are."
         for row in table.rows:
-            if not row.cells and row.state.startswith("failed"):
+            if not row.cells and row.state.startswith(("failed", "left out")):
                 yield f"{row.label} {row.state}"
     if table.paper:
         yield f"The paper's values are theirs, not of these runs: {table.paper}."

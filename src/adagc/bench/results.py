@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.bench.jobs import Job, Status
-from adagc.bench.work import failure_of, reason
+from adagc.bench.work import failure_of, is_unsuited, reason
 from adagc.errors import AdagcError
 from adagc.training.runs import Run
 from adagc.training.testing import predictions_of, truth_of
@@ -54,6 +54,7 @@ class Results:
     jobs: tuple[Job, ...]
     finished: tuple[Result, ...]
     failed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label -> reasons
+    unsuited: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label -> what it lacks
     statuses: Mapping[str, Status] = field(default_factory=dict)  # folder -> status
 
     @cached_property
@@ -84,6 +85,7 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
     jobs = tuple(jobs)
     finished: list[Result] = []
     failed: dict[str, list[str]] = {}
+    unsuited: dict[str, list[str]] = {}
     statuses: dict[str, Status] = {}
     for job in jobs:
         statuses[job.folder] = status = job.status
@@ -96,10 +98,12 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
                     f"seed {job.seed}: {job.folder} is damaged ({reason(error)}): delete it to do"
                     " the run again"
                 )
+        elif status == "failed" and is_unsuited(job):
+            unsuited.setdefault(job.label, []).append(failure_of(job))
         elif status == "failed":
             failed.setdefault(job.label, []).append(f"seed {job.seed}: {failure_of(job)}")
     _check_decided(jobs, finished)
-    return Results(scenario, jobs, tuple(finished), failed, statuses)
+    return Results(scenario, jobs, tuple(finished), failed, unsuited, statuses)
 
 
 def _check_decided(jobs: Sequence[Job], finished: Sequence[Result]) -> None:

@@ -39,6 +39,7 @@ class Scenario:
     paper: str | None = None  # the scenario of the paper whose values stand beside ours
     paper_note: str = ""  # on what data and with what network the paper's values were made
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by title of the method
+    tuned: str = ""  # the folder that options were taken from instead
 
     def config(self, seed: int) -> RunConfig:
         """The settings of the run with this seed."""
@@ -61,7 +62,20 @@ class Scenario:
         found = _options(folder)
         if not found:
             raise UsageError(f"{folder} holds no options of methods: run  adagc tune  first")
-        return replace(self, options={**self.options, **found})
+        return replace(self, options={**self.options, **found}, tuned=str(folder))
+
+    @property
+    def summary(self) -> str:
+        """What a reader of a table must know of how it was made, in one line."""
+        config = self.config(self.seeds[0])
+        parts = [
+            f"{config.epochs} epochs",
+            f"batches of {config.batch_size}",
+            f"{config.scenes} training scenes" if config.data == "synthetic" else "",
+            f"{config.share:.0%} of the training images" if config.share < 1 else "",
+            f"options tuned ({self.tuned})" if self.tuned else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
@@ -133,13 +147,17 @@ def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) ->
             f"{path} has bench: paper: {theirs}, of which there are no values: choose from"
             f" {', '.join(paper.known())}, or leave it out"
         )
-    for value in settings.values():
-        found = re.search(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
-        if found:
-            raise UsageError(
-                f"{path} asks for the variable {found[1]}, which is not set: {found[1]}=FOLDER"
-                " says where the data is"
-            )
+    unset = [
+        f"{name} ({'the data' if key == 'root' else f'the file of {key}'})"
+        for key, value in settings.items()
+        if isinstance(value, str)
+        for name in re.findall(r"\$\{(\w+)\}", value)
+    ]
+    if unset:
+        raise UsageError(
+            f"{path} asks for variables that are not set: {', '.join(unset)}; say where they are:"
+            f" {unset[0].partition(' ')[0]}=PATH adagc ..."
+        )
 
 
 def _unknown(path: Path, key: str, known: set[str]) -> None:

@@ -102,6 +102,7 @@ def build(
     network: str = "network",
     choice: Choice = "last",
     title: str | None = None,
+    made_with: str = "",
     paper: Paper | None = None,
     paper_note: str = "",
 ) -> Table:
@@ -113,6 +114,7 @@ def build(
             student), "averaged" its average over steps, where there is none the teacher.
         choice: At its last epoch or at the one with the best noisy validation.
         title: Of the scenario, for people; its name otherwise.
+        made_with: Settings that a reader must know, in one line.
         paper: Values to stand beside ours.
         paper_note: On what data and with what network those were made.
     """
@@ -131,7 +133,7 @@ def build(
         network=network,
         choice=choice,
         groups=(Group("", tuple(rows)),) if ablation else _grouped(rows),
-        notes=tuple(_notes(rows, network)),
+        notes=tuple(_notes(rows, network, made_with)),
         paper=source if any(row.paper for row in rows) else "",
     )
 
@@ -217,6 +219,8 @@ def _state(row: Row, results: Results, label: str, network: str) -> str:
         return f"no network called {network}" if tested else "no clean labels to test with"
     if row.failures:
         return f"failed: {row.failures[0]}"
+    if label in results.unsuited:
+        return f"left out: {results.unsuited[label][0]}"
     folders = [job.folder for job in results.jobs if job.label == label]
     begun = any(results.statuses.get(folder) == "started" for folder in folders)
     return "not finished" if begun else "not run"
@@ -246,7 +250,7 @@ def _grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
     )
 
 
-def _notes(rows: Sequence[Row], network: str) -> Iterable[str]:
+def _notes(rows: Sequence[Row], network: str, made_with: str) -> Iterable[str]:
     planned = Counter(row.planned for row in rows)
     if planned:
         count = planned.most_common(1)[0][0]
@@ -266,3 +270,5 @@ def _notes(rows: Sequence[Row], network: str) -> Iterable[str]:
     for row in rows:
         if row.cells and row.failures and row not in teachers:
             yield f"{row.label}: failed with {'; '.join(row.failures)}."
+    if made_with:
+        yield f"Made with {made_with}."

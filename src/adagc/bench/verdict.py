@@ -116,7 +116,7 @@ def verdict(
 ) -> Verdict:
     """Compare the rows of a scenario by mean average precision and training time."""
     failed = sum(map(len, results.failed.values()))
-    planned = len(results.jobs)
+    planned = len(results.jobs) - sum(map(len, results.unsuited.values()))
     unfinished = planned - len(results.finished) - failed
     tested = {label: _tested(results.of(label), network, choice) for label in results.labels}
     tested = {label: runs for label, runs in tested.items() if runs}

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from adagc.atomic import write_json
 from adagc.bench.jobs import DONE, Job
 from adagc.data import Collection
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UnsuitedError
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.inputs import OPENED_BY, open_configured
@@ -85,10 +85,20 @@ def reason(error: BaseException) -> str:
 
 def failure_of(job: Job) -> str:
     """One line why the last attempt failed."""
+    return str(_noted(job).get("error", "unknown"))
+
+
+def is_unsuited(job: Job) -> bool:
+    """Whether the method cannot be used on this data, which is nobody's failure."""
+    return _noted(job).get("kind") == UnsuitedError.__name__
+
+
+def _noted(job: Job) -> dict[str, Any]:
     try:
-        return str(json.loads(job.failure.read_text(encoding="utf-8"))["error"])
-    except (OSError, ValueError, KeyError):
-        return "unknown"
+        found = json.loads(job.failure.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

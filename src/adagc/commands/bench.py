@@ -49,7 +49,7 @@ def bench(argv: list[str]) -> None:
             console.stdout.print(written.terminal(console.stdout.width))
             console.stdout.print(written.sentence, soft_wrap=True)
             console.stdout.print(f"Tables: {written.folder}/table.md .csv .tex .json")
-    _complain([written.results for written in found])
+    _complain([written.results for written in found], asked=options.methods is not None)
 
 
 def ablate(argv: list[str]) -> None:
@@ -68,6 +68,7 @@ def ablate(argv: list[str]) -> None:
     options = parse(parser, argv)
     quiet_start()
     from adagc.bench import ablate as ablations
+    from adagc.bench import render
     from adagc.bench.outputs import write_study
 
     planned = []
@@ -77,8 +78,11 @@ def ablate(argv: list[str]) -> None:
         planned.append(
             (scenario, ablations.plan(scenario, names, Path(options.out), options.seeds))
         )
-    everything = [job for _, chosen in planned for group in chosen.values() for job in group]
-    if not _run(options, list({job.folder: job for job in everything}.values())):
+    everything: dict[str, Job] = {}
+    for _, chosen in planned:
+        for job in (job for group in chosen.values() for job in group):
+            everything.setdefault(job.folder, job)  # known by the first of its names
+    if not _run(options, list(everything.values())):
         return
     found = [
         write_study(scenario, study, group, Path(options.out))
@@ -91,11 +95,13 @@ def ablate(argv: list[str]) -> None:
         from adagc import console
 
         for written in found:
-            console.stdout.print(written.terminal(console.stdout.width))
+            for table in written.tables[::-1]:  # the student, which is deployed, then the teacher
+                console.stdout.print(render.terminal(table, console.stdout.width))
         for remark in dict.fromkeys(written.remark for written in found if written.remark):
             console.stderr.print(remark, soft_wrap=True)
-        console.stdout.print(f"Tables and curves: {found[0].folder.parent}")
-    _complain([written.results for written in found])
+        for folder in dict.fromkeys(written.folder for written in found):
+            console.stdout.print(f"Tables and curves: {folder}", soft_wrap=True)
+    _complain([written.results for written in found], asked=True)
 
 
 # -- what bench and ablate share -------------------------------------------------------------
@@ -189,8 +195,13 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
         collect(name, [job for job in jobs if job.scenario == name])
         for name in dict.fromkeys(job.scenario for job in jobs)
     ]
+    _check_roots(missing)
     left = seconds_left(missing, known, engine.workers)
-    time = "" if left is None else f", about {duration(left)} on {engine.workers} worker(s)"
+    time = ""
+    if missing and left is None:
+        time = " (how long is not known before a run of the scenario is finished)"
+    elif missing:
+        time = f", about {duration(left or 0)} on {engine.workers} worker(s)"
     summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
     if options.dry_run:
         if options.json:
@@ -200,7 +211,8 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
             print_json({"runs": len(jobs), "to_do": todo, "seconds": left})
         else:
             for job in missing:
-                console.stdout.print(f"{job.status:<8}  {job.name}", soft_wrap=True)
+                status = "to do" if job.status == "missing" else job.status
+                console.stdout.print(f"{status:<8}  {job.name}", soft_wrap=True)
             console.stdout.print(summary)
         return False
     console.stderr.print(summary)
@@ -208,6 +220,14 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
         with console.bench_bar(missing) as bar:
             engine.run(missing, bar)
     return True
+
+
+def _check_roots(jobs: Sequence[Job]) -> None:
+    """Whether the data is there, before every run finds out by itself."""
+    for job in jobs:
+        root = job.settings.get("root")
+        if root is not None and not Path(root).exists():
+            raise UsageError(f"{root}: no such data, which {job.scenario} asks for: check the path")
 
 
 def _engine(options: Namespace) -> Engine:
@@ -246,13 +266,20 @@ def _pairs(words: Sequence[str]) -> dict[str, str | bool]:
     return {name: value if equals else True for name, equals, value in pairs}
 
 
-def _complain(results: Sequence[Results]) -> None:
-    """End with exit code 1 if runs failed; the tables are written by then."""
+def _complain(results: Sequence[Results], *, asked: bool) -> None:
+    """End with exit code 1 if runs failed; the tables are written by then.
+
+    A method that does not suit the data is a failure if somebody asked for it by name.
+    """
     reasons = [
         f"{label}, {reason}"
         for found in results
         for label, several in found.failed.items()
         for reason in several
     ]
+    if asked:
+        reasons += [
+            text for found in results for several in found.unsuited.values() for text in several
+        ]
     if reasons:
         raise AdagcError(f"{len(reasons)} run(s) failed, the first: {reasons[0]}")

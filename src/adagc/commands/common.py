@@ -29,10 +29,20 @@ def parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
     from jsonargparse import ArgumentError
 
     try:
-        return parser.parse_args(argv)
+        return parser.parse_args([_as_spelt(parser, word) for word in argv])
     except ArgumentError as error:
         text = " ".join(str(error).split())
         raise UsageError(f"{text} (see {parser.prog} --help)") from None
+
+
+def _as_spelt(parser: ArgumentParser, word: str) -> str:
+    """--runs-per-job for --runs_per_job, as far as the parser knows no such word itself."""
+    name, equals, value = word.partition("=")
+    known = parser._option_string_actions
+    other = f"--{name[2:].replace('-', '_')}"
+    if name.startswith("--") and name not in known and other in known:
+        return f"{other}{equals}{value}"
+    return word
 
 
 def quiet_start() -> None:

@@ -22,7 +22,14 @@ def figures(argv: list[str]) -> None:
     parser = make_parser("figures", figures, "adagc figures demo-random demo-dominant --to figures")
     add_scenarios(parser)
     parser.add_argument("--to", type=str, default="figures", help="Folder for PDF and PNG files.")
-    parser.add_argument("--only", type=str, nargs="+", default=None, help="Names of figures.")
+    parser.add_argument(
+        "--only",
+        type=str,
+        nargs="+",
+        default=None,
+        help="labels, trends, smoothness, triggers, pseudo-labels, gap, classes, ranks, cost; all"
+        " by default.",
+    )
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
     quiet_start()
@@ -39,16 +46,25 @@ def figures(argv: list[str]) -> None:
         groups = ablations.plan(scenario, names, out, options.seeds).values()
         found.extend(collect(scenario.name, group) for group in groups)
     if not any(results.finished for results in found):
-        raise AdagcError(f"{out} holds no finished run of these scenarios: run  adagc bench  first")
+        other = any(next(out.glob(f"{results.scenario}/*/*/bench.json"), None) for results in found)
+        raise AdagcError(
+            f"{out} holds runs of these scenarios with other settings: repeat --epochs, --scenes,"
+            " --seeds or --tuned of the bench"
+            if other
+            else f"{out} holds no finished run of these scenarios: run  adagc bench  first"
+        )
     drawn = draw_all(found, Path(options.to), set(options.only) if options.only else None)
     if options.json:
         print_json(drawn)
-        return
-    from adagc import console
+    else:
+        from adagc import console
 
-    for name, files in drawn.items():
-        text = f"not drawn: {files}" if isinstance(files, str) else f"{files[0]}  {files[1]}"
-        console.stdout.print(f"{name:<14} {text}", soft_wrap=True)
+        for name, files in drawn.items():
+            text = f"not drawn: {files}" if isinstance(files, str) else f"{files[0]}  {files[1]}"
+            console.stdout.print(f"{name:<14} {text}", soft_wrap=True)
+    undrawn = [name for name, files in drawn.items() if isinstance(files, str)]
+    if options.only and undrawn:
+        raise AdagcError(f"{undrawn[0]} was not drawn: {drawn[undrawn[0]]}")
 
 
 def theory(argv: list[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from adagc.errors import AdagcError, check_range
+from adagc.errors import UnsuitedError, check_range
 from adagc.models.spec import HeadSpec
 from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
 
@@ -106,11 +106,11 @@ def require(method: Method, task: Task) -> None:
     for need, value in (("truth", task.truth), ("priors", task.priors), ("text", task.text)):
         if need in method.needs and value is None:
             remedy = {
-                "truth": "give the clean labels of the training images (--truth FILE)",
-                "priors": "give clean training labels (--truth FILE) or the prior as an option",
-                "text": "give embeddings of the class names (--text FILE)",
+                "truth": "give the clean labels of the training images (truth: FILE)",
+                "priors": "give clean training labels (truth: FILE) or the prior as an option",
+                "text": "give embeddings of the class names (text: FILE, made by  adagc text)",
             }[need]
-            raise AdagcError(
+            raise UnsuitedError(
                 f"{method.title} needs {need}, which this task does not have: {remedy}"
             )
 

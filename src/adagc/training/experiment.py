@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adagc import ranks
 from adagc.atomic import write_text
 from adagc.data import Collection
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.models import Classifier, save_model
@@ -154,7 +154,7 @@ def make_task(
     """All that training may know: clean labels enter only as far as the method declares."""
     truth = priors = text = None
     if "feature_map" in method.needs and not collection.images.is_image:
-        raise AdagcError(
+        raise UnsuitedError(
             f"{method.title} needs to know where things are, and pooled embeddings do not say: give"
             " images or stored feature maps (N x D x h x w)"
         )
@@ -162,7 +162,7 @@ def make_task(
         text = _text(config.text, collection.classes)
     known = collection.has_truth(observed.train)
     if "truth" in method.needs and known.any() and not known.all():
-        raise AdagcError(
+        raise UnsuitedError(
             f"{method.title} needs clean labels of all training images, {(~known).sum()} of"
             f" {len(known)} have none: complete the truth, or use another method"
         )

@@ -120,7 +120,7 @@ def check_classes(collection: Collection, rows: NDArray[np.int64], absent: str) 
     if empty and absent == "error":
         raise AdagcError(
             f"no test image contains {', '.join(empty[:5])}: leave such classes out of the mAP with"
-            " --absent skip, or test on more images"
+            " absent: skip (--absent skip), or test on more images"
         )
 
 
