@@ -254,7 +254,7 @@ def test_an_oracle_that_came_after_the_trigger_says_so(tmp_path):
     theory = measure(run)
     assert (theory.peaks.noisy, theory.peaks.clean, theory.peaks.last) == (2, 3, 3)
     assert "Beyond the trigger after epoch 1, the noisy mAP peaks in epoch 2" in sentence(theory)
-    assert "* is the trigger" not in " ".join(shown(theory).split())  # no row is marked
+    assert " trigger" not in shown(theory)  # no row is marked
 
 
 def test_the_sentences_say_what_was_found(tmp_path):
@@ -315,12 +315,11 @@ def test_the_table_shows_some_epochs_and_the_notes(tmp_path):
     long = stretch(tmp_path / "long", 70)
     text = shown(long, width=80)
     assert "…" not in text
-    rows = [line for line in text.splitlines() if line[:3].strip().isdigit()]
+    rows = [line for line in text.splitlines() if line[:3].strip().isdigit() and line[0] == " "]
     assert 6 <= len(rows) <= 9
     assert any("noisy peak" in line for line in rows)
     assert any("clean peak" in line for line in rows)
-    assert any(line.lstrip().startswith("52*") for line in rows)
-    assert "* is the trigger" in " ".join(text.split())
+    assert any(line.lstrip().startswith("52 trigger") for line in rows)
 
 
 def stretch(folder: Path, epochs: int) -> Theory:
@@ -514,7 +513,7 @@ def test_the_figure_shows_what_was_measured(tmp_path):
         "noisy mAP, observed": theory.noisy,
         "Proposition 1": one.full,
         "Proposition 1 without Cov": one.plain,
-        f"Proposition 2 (up to {100 * two.full.max():.0f})": two.full,
+        f"Proposition 2 (off the scale, up to {100 * two.full.max():.0f})": two.full,
         "Proposition 2 without Cov": two.plain,
     }.items():
         np.testing.assert_allclose(lines[label].get_ydata(), 100 * values)

@@ -42,7 +42,7 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
     _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP, observed", linewidth=_THICK)
     for number, (said, colour) in enumerate(zip(theory.propositions, _PROPOSED, strict=True), 1):
         name, top = f"Proposition {number}", 100 * float(said.full.max())
-        beyond = f" (up to {top:.0f})" if top > 100 else ""
+        beyond = f" (off the scale, up to {top:.0f})" if top > 100 else ""
         _curve(axes, theory, said.full, colour, label=name + beyond)
         _curve(axes, theory, said.plain, colour, DASHES[1], label=f"{name} without Cov")
     low = 100 * theory.propositions[0].full
@@ -53,7 +53,7 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
         color=_FIRST,
         alpha=0.15,
         linewidth=0,
-        label="Proposition 1, few images",
+        label="Proposition 1, so few images",
     )
     star: dict[str, Any] = {"marker": "*", "markersize": 10, "linestyle": "none", "zorder": 5}
     for label, epoch, values, colour in (

@@ -27,7 +27,7 @@ def table(theory: Theory) -> Table:
     shown.add_column("\nEpoch", no_wrap=True)
     # Headings in two lines, one decimal: all of it fits into 80 columns.
     said = ("Prop.\n1", "no\nCov", "Prop.\n2", "no\nCov")
-    for heading in ("clean\nmAP*", "noisy\nmAP", *said, "mean\nα", "mean\nRec*", "\nnearer"):
+    for heading in ("clean\nmAP", "noisy\nmAP", *said, "mean\nα", "clean\nrecall", "\nnearer"):
         shown.add_column(heading, justify="right", no_wrap=True)
     one, two = theory.propositions
     columns = [theory.clean, theory.noisy, one.full, one.plain, two.full, two.plain]
@@ -50,9 +50,12 @@ def _headline(theory: Theory) -> str:
 
 
 def _caption(theory: Theory) -> str:
-    notes = ["Errors: root mean square over epochs. α and Rec* at threshold 0.5."]
-    if theory.trigger in theory.epochs:
-        notes.append("* is the trigger.")
+    notes = [
+        "β: share of a class's true positives that nobody named. α: share of those that are"
+        " predicted, at threshold 0.5 as the recall. no Cov: without the covariance of β and clean"
+        " AP. nearer: which proposition is nearer to the noisy mAP. Errors: root mean square over"
+        " epochs."
+    ]
     if theory.allowance >= 0.005:
         low = f"{100 * theory.allowance:.1f}"
         notes.append(f"So few images make Proposition 1 up to {low} too low for random flips.")
@@ -85,7 +88,7 @@ def _named(theory: Theory, i: int) -> str:
         (False, True): " clean peak",
         (False, False): "",
     }[epoch == peaks.noisy, epoch == peaks.clean]
-    return f"{epoch}{'*' if epoch == theory.trigger else ''}{peak}"
+    return f"{epoch}{peak}{' trigger' if epoch == theory.trigger else ''}"
 
 
 def sentence(theory: Theory) -> str:
