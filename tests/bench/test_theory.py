@@ -509,8 +509,8 @@ def test_the_figure_shows_what_was_measured(tmp_path):
     lines = {line.get_label(): line for line in maps.get_lines()}
     one, two = theory.propositions
     for label, values in {
-        "clean mAP*, observed": theory.clean,
-        "noisy mAP, observed": theory.noisy,
+        "clean mAP": theory.clean,
+        "noisy mAP": theory.noisy,
         "Proposition 1": one.full,
         "Proposition 1 without Cov": one.plain,
         f"Proposition 2 (off the scale, up to {100 * two.full.max():.0f})": two.full,
@@ -518,6 +518,8 @@ def test_the_figure_shows_what_was_measured(tmp_path):
     }.items():
         np.testing.assert_allclose(lines[label].get_ydata(), 100 * values)
         assert lines[label].is_dashed() == label.endswith("without Cov")
+    (legend,) = made.legends
+    assert 0 <= legend.get_window_extent().x0 < legend.get_window_extent().x1 <= made.bbox.x1
     assert list(lines["peaks"].get_xdata()) == [theory.peaks.clean]
     assert list(lines["_noisy peak"].get_xdata()) == [theory.peaks.noisy]
     assert any(list(line.get_xdata()) == [52, 52] for line in maps.get_lines())
@@ -527,7 +529,7 @@ def test_the_figure_shows_what_was_measured(tmp_path):
     np.testing.assert_allclose(points["Proposition 1"].get_ydata(), 100 * theory.noisy_ap[i])
     shares = {line.get_label(): line for line in assumption.get_lines()}
     np.testing.assert_allclose(
-        shares["of the flipped, mean α"].get_ydata(), 100 * theory.mean_alpha
+        shares["of the unnamed (α)"].get_ydata(), 100 * theory.mean_alpha
     )
     assert all(path.stat().st_size > 1000 for path in save(made, tmp_path / "theory"))
 

@@ -38,8 +38,8 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
     """Observed mAP and what the propositions make of the clean one."""
     _mark_trigger(axes, theory)
     # In this order the legend's columns hold: observed, Proposition 1, Proposition 2, the rest.
-    _curve(axes, theory, theory.clean, _CLEAN, label="clean mAP*, observed", linewidth=_THICK)
-    _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP, observed", linewidth=_THICK)
+    _curve(axes, theory, theory.clean, _CLEAN, label="clean mAP", linewidth=_THICK)
+    _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP", linewidth=_THICK)
     for number, (said, colour) in enumerate(zip(theory.propositions, _PROPOSED, strict=True), 1):
         name, top = f"Proposition {number}", 100 * float(said.full.max())
         beyond = f" (off the scale, up to {top:.0f})" if top > 100 else ""
@@ -53,7 +53,7 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
         color=_FIRST,
         alpha=0.15,
         linewidth=0,
-        label="Proposition 1, so few images",
+        label="with so few images",
     )
     star: dict[str, Any] = {"marker": "*", "markersize": 10, "linestyle": "none", "zorder": 5}
     for label, epoch, values, colour in (
@@ -104,8 +104,8 @@ def _draw_classes(axes: Axes, theory: Theory) -> None:
 def _draw_assumption(axes: Axes, theory: Theory) -> None:
     """Proposition 1 assumes that both lines are one, Proposition 2 that α stays at 0."""
     _mark_trigger(axes, theory, named=False)
-    _curve(axes, theory, theory.mean_recall, _RECALL, label="of all, mean Rec*")
-    _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the flipped, mean α")
+    _curve(axes, theory, theory.mean_recall, _RECALL, label="of all (clean recall)")
+    _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the unnamed (α)")
     axes.set_ylim(0, 100)
     axes.set_title("(c) positives predicted at 0.5", loc="left")
     _name_epochs(axes)
