@@ -528,9 +528,7 @@ def test_the_figure_shows_what_was_measured(tmp_path):
     np.testing.assert_allclose(points["Proposition 1"].get_xdata(), 100 * one.classes[i])
     np.testing.assert_allclose(points["Proposition 1"].get_ydata(), 100 * theory.noisy_ap[i])
     shares = {line.get_label(): line for line in assumption.get_lines()}
-    np.testing.assert_allclose(
-        shares["of the unnamed (α)"].get_ydata(), 100 * theory.mean_alpha
-    )
+    np.testing.assert_allclose(shares["of the unnamed (α)"].get_ydata(), 100 * theory.mean_alpha)
     assert all(path.stat().st_size > 1000 for path in save(made, tmp_path / "theory"))
 
 
