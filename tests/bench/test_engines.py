@@ -196,6 +196,6 @@ def _without_times(value):
         return {
             key: _without_times(inner)
             for key, inner in value.items()
-            if "seconds" not in key and key not in ("sentence", "cost", "verdict")
+            if "seconds" not in key and key not in ("sentence", "cost", "verdict", "runs")
         }
     return [_without_times(inner) for inner in value] if isinstance(value, list) else value

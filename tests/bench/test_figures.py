@@ -102,7 +102,8 @@ def write_run(
     for name, value in files.items():
         (folder / name).write_text(json.dumps(value))
     (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "config.yaml").write_text(yaml.safe_dump({"method": {"title": method}, "seed": seed}))
+    config = {"method": {"title": method}, "seed": seed, "epochs": len(lines) or 1}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
     job = Job(scenario, label, method, dict(options or {}), {"seed": seed}, str(folder))
     (folder / "bench.json").write_text(json.dumps(job.to_dict()))
     return job

@@ -105,13 +105,15 @@ def require(method: Method, task: Task) -> None:
     """Fail before training if the task lacks what the method declares."""
     for need, value in (("truth", task.truth), ("priors", task.priors), ("text", task.text)):
         if need in method.needs and value is None:
+            key = "text" if need == "text" else "truth"
             remedy = {
-                "truth": "give the clean labels of the training images (truth: FILE)",
-                "priors": "give clean training labels (truth: FILE) or the prior as an option",
-                "text": "give embeddings of the class names (text: FILE, made by  adagc text)",
+                "truth": "give the clean labels of the training images",
+                "priors": "give the prior as an option, or clean training labels",
+                "text": "give embeddings of the class names, made by  adagc text",
             }[need]
             raise UnsuitedError(
                 f"{method.title} needs {need}, which this task does not have: {remedy}"
+                f" (--{key} FILE; in scenario.yaml {key}: FILE)"
             )
 
 

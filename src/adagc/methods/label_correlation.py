@@ -65,7 +65,7 @@ class LabelCorrelation(Method):
         if len(task.text) != len(task.classes):
             raise AdagcError(
                 f"{self.title} got {len(task.text)} embeddings for {len(task.classes)} classes:"
-                " give one row per class (text: FILE)"
+                " give one row per class (--text FILE)"
             )
 
     def setup(self, network: nn.Module, task: Task) -> None:
