@@ -161,6 +161,7 @@ def run_all(kind: str, out: Path, size: int, epochs: int, only: set[str], worker
         where = features(out, size)
     known = recorded(kind)
     missing = [key for key in METHODS[kind] if key not in known]
+    print(f"{len(METHODS[kind]) - len(missing)} of {len(METHODS[kind])} runs are recorded already")
     missing = [key for key in missing if not only or folder_of(out, *key).name in only]
     if workers == 1:
         for title, seed in missing:

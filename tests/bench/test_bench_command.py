@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
 from adagc.bench.results import collect
 from adagc.bench.scenarios import load
+from adagc.bench.slurm import SlurmEngine
 from adagc.bench.tables import build
 from adagc.bench.verdict import verdict
 from adagc.bench.work import perform
@@ -297,3 +299,14 @@ def test_figures_without_runs_say_what_to_do(tiny, tmp_path, capsys):
 def test_contradictions_are_refused(tiny, tmp_path, capsys, more, told):
     assert main(words(tmp_path, "bench", *more)) == 2
     assert told in capsys.readouterr().err
+
+
+def test_help_says_the_defaults_of_slurm(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "--help"])
+    assert end.value.code == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for name, parameter in inspect.signature(SlurmEngine).parameters.items():
+        if isinstance(parameter.default, int) and f"--{name} " in told:
+            about = told.split(f" --{name} ")[-1].split("(type")[0]
+            assert f"else {int(parameter.default)}" in about or name == "together", name

@@ -116,7 +116,9 @@ def add_scenarios(parser: ArgumentParser) -> None:
         help="Names of shipped scenarios (demo-random, aid-random, ...) or folders of your own.",
     )
     parser.add_argument("--out", type=str, default="runs/bench", help="Folder of all runs.")
-    parser.add_argument("--seeds", type=int, nargs="+", default=None, help="Instead of its own.")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=None, help="Instead of the scenario's."
+    )
     parser.add_argument("--epochs", type=int, default=None, help="Instead of the scenario's.")
     parser.add_argument("--scenes", type=int, default=None, help="Of made-up data.")
     parser.add_argument(
@@ -133,13 +135,13 @@ def _add_running(parser: ArgumentParser) -> None:
     )
     for name, kind, text in (
         ("partition", str, "Slurm: where to submit."),
-        ("minutes", int, "Slurm: time limit of a job; a run that needs longer is requeued."),
-        ("cpus", int, "Slurm: cores of a job."),
-        ("gpus", int, "Slurm: GPUs of a job."),
-        ("memory", str, "Slurm: memory of a job, such as 16GB."),
-        ("runs_per_job", int, "Slurm: runs that share a job."),
-        ("parallel", int, "Slurm: jobs at the same time."),
-        ("requeues", int, "Slurm: how often a job that ran out of time is queued again."),
+        ("minutes", int, "Slurm: time limit of a job, else 240; longer runs are requeued."),
+        ("cpus", int, "Slurm: cores of a job, else 2."),
+        ("gpus", int, "Slurm: GPUs of a job, else 0."),
+        ("memory", str, "Slurm: memory of a job, such as 16GB; else the cluster's default."),
+        ("runs_per_job", int, "Slurm: runs that share a job, else 1."),
+        ("parallel", int, "Slurm: jobs at the same time, else 64."),
+        ("requeues", int, "Slurm: how often a job out of time is queued again, else 20."),
     ):
         parser.add_argument(f"--{name}", type=kind, default=None, help=text)
     parser.add_argument(

@@ -53,6 +53,7 @@ def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[st
     )
     parser.add_class_arguments(RunConfig, None)
     parser.add_class_arguments(method, "method")
+    _describe_method(parser)
     parser.add_argument("--out", type=str, required=True, help="Run folder to make.")
     parser.add_argument("--resume", action="store_true", help="Continue an interrupted run.")
     parser.add_argument("--report", type=bool, default=True, help="Write report.html at the end.")
@@ -67,6 +68,13 @@ def split_options(options: Namespace, method: type[Method]) -> tuple[RunConfig, 
     values = {name: options[name] for name in RunConfig.__dataclass_fields__}
     chosen = options.get("method")
     return RunConfig(**values), method(**(chosen.as_dict() if chosen else {}))
+
+
+def _describe_method(parser: ArgumentParser) -> None:
+    """The word itself is taken before parsing; jsonargparse would call it a file of options."""
+    action = parser._option_string_actions.get("--method")
+    if action is not None:
+        action.metavar, action.help = "NAME", "The method: see  adagc methods."
 
 
 def _take(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
