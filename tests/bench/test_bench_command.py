@@ -211,6 +211,20 @@ def test_data_that_is_not_there_is_said_once_and_before_anything(tmp_path, capsy
     assert "nowhere: no such data, which tiny asks for" in capsys.readouterr().err
 
 
+def test_a_bench_without_clean_labels_says_so_before_training(tmp_path, capsys):
+    (tmp_path / "labels.csv").write_text("image,label\n")
+    (tmp_path / "photos").mkdir()
+    write_scenario(
+        tmp_path / "tiny", data="folder", root=str(tmp_path / "photos"), size=None, scheme=None,
+        labels=str(tmp_path / "labels.csv"),
+    )  # fmt: skip
+    assert main(words(tmp_path, "bench", "--dry-run")) == 0
+    assert "tiny has no clean labels" in capsys.readouterr().err
+    write_scenario(tmp_path / "tiny")
+    assert main(words(tmp_path, "bench", "--dry-run")) == 0
+    assert "no clean labels" not in capsys.readouterr().err
+
+
 def test_tables_and_dry_runs_say_what_a_reader_must_know(tiny, tmp_path, capsys):
     assert main(words(tmp_path, "bench", "--methods", "AN", "--dry-run")) == 0
     told = capsys.readouterr().out

@@ -205,6 +205,13 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
     elif missing:
         time = f", about {duration(left or 0)} on {engine.workers} worker(s)"
     summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
+    blind = {job.scenario for job in missing if _without_truth(job)}
+    if blind:
+        console.stderr.print(
+            f"{', '.join(sorted(blind))} has no clean labels (truth: FILE): methods are trained,"
+            " but not compared",
+            soft_wrap=True,
+        )
     if options.dry_run:
         if options.json:
             todo = [
@@ -222,6 +229,11 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
         with console.bench_bar(missing) as bar:
             engine.run(missing, bar)
     return True
+
+
+def _without_truth(job: Job) -> bool:
+    """Data sets of one's own have clean labels only if they are given; the others bring theirs."""
+    return job.settings["data"] in ("folder", "array") and job.settings["truth"] is None
 
 
 def _check_roots(jobs: Sequence[Job]) -> None:
