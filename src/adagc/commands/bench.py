@@ -222,9 +222,9 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
             for job in missing:
                 status = "to do" if job.status == "missing" else job.status
                 console.stdout.print(f"{status:<8}  {job.name}", soft_wrap=True)
-            console.stdout.print(summary)
+            console.stdout.print(summary, soft_wrap=True)
         return False
-    console.stderr.print(summary)
+    console.stderr.print(summary, soft_wrap=True)
     if missing:
         with console.bench_bar(missing) as bar:
             engine.run(missing, bar)
