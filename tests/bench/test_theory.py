@@ -254,7 +254,7 @@ def test_an_oracle_that_came_after_the_trigger_says_so(tmp_path):
     theory = measure(run)
     assert (theory.peaks.noisy, theory.peaks.clean, theory.peaks.last) == (2, 3, 3)
     assert "Beyond the trigger after epoch 1, the noisy mAP peaks in epoch 2" in sentence(theory)
-    assert " trigger" not in shown(theory)  # no row is marked
+    assert "▸" not in shown(theory)  # no row is marked
 
 
 def test_the_sentences_say_what_was_found(tmp_path):
@@ -319,7 +319,8 @@ def test_the_table_shows_some_epochs_and_the_notes(tmp_path):
     assert 6 <= len(rows) <= 9
     assert any("noisy peak" in line for line in rows)
     assert any("clean peak" in line for line in rows)
-    assert any(line.lstrip().startswith("52 trigger") for line in rows)
+    assert any(line.lstrip().startswith("▸52 ") for line in text.splitlines())
+    assert "▸: calibration starts" in text
 
 
 def stretch(folder: Path, epochs: int) -> Theory:

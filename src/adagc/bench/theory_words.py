@@ -56,6 +56,8 @@ def _caption(theory: Theory) -> str:
         " AP. nearer: which proposition is nearer to the noisy mAP. Errors: root mean square over"
         " epochs."
     ]
+    if theory.trigger in theory.epochs:
+        notes.insert(0, "▸: calibration starts after this epoch.")
     if theory.allowance >= 0.005:
         low = f"{100 * theory.allowance:.1f}"
         notes.append(f"So few images make Proposition 1 up to {low} too low for random flips.")
@@ -88,7 +90,7 @@ def _named(theory: Theory, i: int) -> str:
         (False, True): " clean peak",
         (False, False): "",
     }[epoch == peaks.noisy, epoch == peaks.clean]
-    return f"{epoch}{peak}{' trigger' if epoch == theory.trigger else ''}"
+    return f"{'▸' if epoch == theory.trigger else ''}{epoch}{peak}"
 
 
 def sentence(theory: Theory) -> str:
