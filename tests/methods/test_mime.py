@@ -144,7 +144,8 @@ def test_labels_only_ever_grow(reviews, threshold):
         before = method.labels.clone()
         probabilities = torch.tensor(values).view(4, 3)
         method.review(probabilities, make_progress(epoch))
-        wanted = slow.grow(wanted, OBSERVED.tolist(), probabilities.tolist(), threshold)
+        single = torch.tensor(threshold).item()  # as probabilities are: 0.6 is not above 0.6
+        wanted = slow.grow(wanted, OBSERVED.tolist(), probabilities.tolist(), single)
         assert {tuple(entry) for entry in method.labels.nonzero().tolist()} == wanted
         assert (method.labels | ~before).all()
         assert not method.labels[OBSERVED == -1].any()
