@@ -136,7 +136,7 @@ class BenchBar:
         self._progress = progress
         self._epochs = {job.folder: job.epochs_done for job in jobs}
         self._total = {job.folder: job.config().epochs for job in jobs}
-        self._counts = {"finished": 0, "failed": 0, "busy": 0}
+        self._counts = {"finished": 0, "failed": 0, "unsuited": 0, "busy": 0}
         self._task = progress.add_task(
             "runs", total=sum(self._total.values()), completed=sum(self._epochs.values()), note=""
         )
@@ -149,13 +149,13 @@ class BenchBar:
             self._counts[event.kind] += 1
             self._epochs[event.job.folder] = self._total[event.job.folder]
         if event.kind == "failed":
-            from adagc.bench.work import is_unsuited
-
-            word = "left out" if is_unsuited(event.job) else "failed"
-            stderr.print(f"{word}: {event.job.name}: {event.text}", soft_wrap=True)
+            stderr.print(f"failed: {event.job.name}: {event.text}", soft_wrap=True)
+        if event.kind == "unsuited":
+            stderr.print(f"left out: {event.job.name}: {event.text}", soft_wrap=True)
         if event.kind == "busy":
             stderr.print(f"another process works on {event.job.name}", soft_wrap=True)
         done = " ".join(f"{count} {kind}" for kind, count in self._counts.items() if count)
+        done = done.replace("unsuited", "left out")
         if event.kind == "finished" and not stderr.is_terminal:
             # A log file has no bar.
             stderr.print(f"{done} of {len(self._total)}  {event.job.name}", soft_wrap=True)

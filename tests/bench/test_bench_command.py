@@ -11,7 +11,7 @@ import pytest
 
 from adagc.bench.ablate import plan as plan_study
 from adagc.bench.ablate import studies
-from adagc.bench.engines import LocalEngine
+from adagc.bench.engines import Event, LocalEngine
 from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
 from adagc.bench.results import collect
@@ -190,14 +190,16 @@ def test_a_method_that_lacks_something_is_left_out_unless_asked_for(tmp_path):
         data="array", root=str(tmp_path / "embeddings.npy"), truth=str(tmp_path / "truth.csv")
     )
     jobs = plan(scenario, ["AN", "WAN", "LCR"], tmp_path / "out", [0])
-    LocalEngine(1).run(jobs, lambda _: None)
+    events: list[Event] = []
+    LocalEngine(1).run(jobs, events.append)
+    assert [event.kind for event in events if event.job.label == "LCR"] == ["started", "unsuited"]
     found = collect("tiny", jobs)
     assert not found.failed
     assert [result.label for result in found.finished] == ["AN", "WAN"]
     assert "adagc text" in found.unsuited["LCR"][0]
     table = build(found)
     (row,) = [row for row in table.rows if row.label == "LCR"]
-    assert row.state.startswith("left out: LCR needs text")
+    assert row.state.startswith("left out: needs text")
     said = verdict(found, resamples=20)
     assert (said.planned, said.failed, said.unfinished) == (2, 0, 0)
     _complain([found], asked=False)
@@ -320,7 +322,12 @@ def test_help_says_the_defaults_of_slurm(capsys):
         main(["bench", "--help"])
     assert end.value.code == 0
     told = " ".join(capsys.readouterr().out.split())
-    for name, parameter in inspect.signature(SlurmEngine).parameters.items():
-        if isinstance(parameter.default, int) and f"--{name} " in told:
-            about = told.split(f" --{name} ")[-1].split("(type")[0]
-            assert f"else {int(parameter.default)}" in about or name == "together", name
+    numbers = {
+        name: parameter.default
+        for name, parameter in inspect.signature(SlurmEngine).parameters.items()
+        if type(parameter.default) is int
+    }
+    assert {"minutes", "cpus", "gpus", "runs_per_job", "parallel", "requeues"} == numbers.keys()
+    for name, default in numbers.items():
+        about = told.split(f" --{name} ")[-1].split("(type")[0]
+        assert f"else {default}" in about, name

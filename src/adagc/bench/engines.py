@@ -14,16 +14,16 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Literal, Protocol
 
 from adagc.bench.jobs import Job
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import AdagcError, UnsuitedError, UsageError
 
 
 @dataclass(frozen=True)
 class Event:
     """What happened to a job."""
 
-    kind: Literal["started", "epoch", "finished", "failed", "busy"]
+    kind: Literal["started", "epoch", "finished", "failed", "unsuited", "busy"]
     job: Job
-    text: str = ""  # why it failed
+    text: str = ""  # why it failed, or what the method lacks
     epoch: int = 0  # finished epochs
 
 
@@ -184,6 +184,8 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
             perform(job, lambda line: say("epoch", line["epoch"]))
         except BusyError:
             say("busy")
+        except UnsuitedError as error:
+            say("unsuited", reason(error))
         except Exception as error:
             say("failed", reason(error))
         else:

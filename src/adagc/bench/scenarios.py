@@ -69,7 +69,7 @@ class Scenario:
         """What a reader of a table must know of how it was made, in one line."""
         config = self.config(self.seeds[0])
         parts = [
-            f"{config.epochs} epochs",
+            f"{config.epochs} epoch{'s' * (config.epochs > 1)}",
             f"batches of {config.batch_size}",
             f"{config.scenes} training scenes" if config.data == "synthetic" else "",
             f"{config.share:.0%} of the training images" if config.share < 1 else "",

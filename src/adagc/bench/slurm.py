@@ -215,9 +215,9 @@ class SlurmEngine:
             tell(Event("finished", job))
             return True
         if status == "failed":
-            from adagc.bench.work import failure_of
+            from adagc.bench.work import failure_of, is_unsuited
 
-            tell(Event("failed", job, failure_of(job)))
+            tell(Event("unsuited" if is_unsuited(job) else "failed", job, failure_of(job)))
             return True
         if state is None:
             return False

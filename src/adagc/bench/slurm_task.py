@@ -100,7 +100,7 @@ class Task:
         ends: dict[str, str] = {}
 
         def hear(event: Event) -> None:
-            if event.kind in ("finished", "failed", "busy"):
+            if event.kind in ("finished", "failed", "unsuited", "busy"):
                 ends[key_of(event.job)] = event.kind
                 log.info(f"{event.kind}: {event.job.name}{event.text and ': '}{event.text}")
 

@@ -220,7 +220,7 @@ def _state(row: Row, results: Results, label: str, network: str) -> str:
     if row.failures:
         return f"failed: {row.failures[0]}"
     if label in results.unsuited:
-        return f"left out: {results.unsuited[label][0]}"
+        return f"left out: {results.unsuited[label][0].removeprefix(f'{row.method} ')}"
     folders = [job.folder for job in results.jobs if job.label == label]
     begun = any(results.statuses.get(folder) == "started" for folder in folders)
     return "not finished" if begun else "not run"
