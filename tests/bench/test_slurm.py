@@ -190,6 +190,7 @@ class Commands:
         for name in ("submitted", "asked"):
             (folder / name).touch()
         self._write("srun", "exit 1")
+        self.say("")  # nothing is queued; without it the real squeue would be asked, if there is one
         self._write("sbatch", (
             f'cat "$1" > {folder}/script; env > {folder}/environment; echo >> {folder}/submitted\n'
             f'echo "Submitted batch job $((6 + $(wc -l < {folder}/submitted)))"'
