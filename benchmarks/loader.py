@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from adagc.data.decode import load
-from adagc.data.scan import find_images
-from adagc.data.store import ImageCache, open_cache
+from adagc.images.decode import load
+from adagc.images.scan import find_images
+from adagc.images.store.cache import ImageCache, open_cache
 
 SIZE, BATCH, IMAGES, ROUNDS, WANTED = 96, 64, 2048, 3, 5.0
 
@@ -58,7 +58,7 @@ def batch_and_step(folder: Path, files: Sequence[str], cache: ImageCache) -> tup
     """CPU milliseconds of one batch from the training loader, and of one AN step on it."""
     import torch
 
-    from adagc.data.cached import CachedScenes
+    from adagc.images.cached import CachedScenes
     from adagc.methods import find
     from adagc.models import ModelSpec, build
     from adagc.training.batches import Batches

@@ -27,7 +27,8 @@ import yaml
 from numpy.typing import NDArray
 
 from adagc.atomic import write_text
-from adagc.data import Collection, open_collection
+from adagc.datasets import open_collection
+from adagc.datasets.collection import Collection
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find, registry
 from adagc.models import ModelSpec, build, pretrained_normalisation

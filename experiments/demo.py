@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 
 from adagc.atomic import write_text
-from adagc.data.synthetic import synthetic_collection
+from adagc.datasets.synthetic import synthetic_collection
 from adagc.demo import METHODS, SETTINGS
 from adagc.methods import find
 from adagc.training.config import RunConfig

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from adagc.bench.scenarios import Scenario
-from adagc.data.array import ArrayScenes
-from adagc.data.base import Collection
+from adagc.datasets.collection import Collection
+from adagc.images.array import ArrayScenes
 from adagc.labels import LabelTable, simulate_random, write_labels
 from adagc.models import Classifier, ModelSpec, build
 from adagc.types import Batch, Progress, Task

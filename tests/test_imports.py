@@ -15,18 +15,22 @@ ROOT = Path(adagc.__path__[0])
 
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
-    ("types", "errors", "_version", "atomic", "ranks"),
-    ("metrics", "losses", "labels", "data"),
+    ("types", "errors", "_version", "atomic", "ranks", "suggest"),
+    ("metrics", "losses", "labels", "images", "augment"),
+    ("datasets", "inference"),
     ("models",),
     ("text",),
     ("methods",),
     ("training",),
     ("report",),
     ("bench",),
+    ("compare",),
+    ("tuning",),
+    ("paper",),
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.
-SIDEWAYS = {("data", "labels"), ("data", "metrics"), ("labels", "metrics")}
+SIDEWAYS = {("labels", "metrics")}
 HEAVY = (
     "torch",
     "timm",
@@ -95,7 +99,7 @@ def test_every_part_has_a_layer():
 
 def test_packages_of_methods_do_not_reach_into_training():
     for module, path in sources().items():
-        if part_of(module) in ("methods", "models", "data", "labels"):
+        if part_of(module) in ("methods", "models", "images", "datasets", "labels"):
             assert not any(part_of(name) == "training" for name in imports(path)), module
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from adagc._version import __version__
 
 if TYPE_CHECKING:
-    from adagc.data import Collection, open_collection
+    from adagc.datasets import open_collection
+    from adagc.datasets.collection import Collection
     from adagc.errors import AdagcError
     from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
     from adagc.methods import registry
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AdagcError": "adagc.errors",
-    "Collection": "adagc.data",
+    "Collection": "adagc.datasets",
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
-    "open_collection": "adagc.data",
+    "open_collection": "adagc.datasets",
     "read_labels": "adagc.labels",
     "registry": "adagc.methods",
     "score": "adagc.metrics",

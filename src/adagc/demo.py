@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from adagc.data.synthetic import synthetic_collection
+from adagc.datasets.synthetic import synthetic_collection
 from adagc.errors import UsageError
 from adagc.methods import find
 from adagc.training.config import RunConfig

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adagc.bench.ablate import plan as plan_study
-from adagc.bench.ablate import studies
 from adagc.bench.engines import Event, LocalEngine
 from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
 from adagc.bench.results import collect
 from adagc.bench.scenarios import load
-from adagc.bench.slurm import SlurmEngine
-from adagc.bench.tables import build
-from adagc.bench.verdict import verdict
+from adagc.bench.slurm.engine import SlurmEngine
 from adagc.bench.work import perform
 from adagc.cli import main
 from adagc.commands.bench import _complain
+from adagc.compare.recommendation import recommend
+from adagc.compare.tables import build
 from adagc.errors import AdagcError, UsageError
+from adagc.paper.ablate import plan as plan_study
+from adagc.paper.ablate import studies
 from adagc.types import METRICS
 from tiny import write_scenario
 
@@ -200,7 +200,7 @@ def test_a_method_that_lacks_something_is_left_out_unless_asked_for(tmp_path):
     table = build(found)
     (row,) = [row for row in table.rows if row.label == "LCR"]
     assert row.state.startswith("left out: needs text")
-    said = verdict(found, resamples=20)
+    said = recommend(found, resamples=20)
     assert (said.planned, said.failed, said.unfinished) == (2, 0, 0)
     _complain([found], asked=False)
     with pytest.raises(AdagcError, match="LCR needs text"):
@@ -331,3 +331,12 @@ def test_help_says_the_defaults_of_slurm(capsys):
     for name, default in numbers.items():
         about = told.split(f" --{name} ")[-1].split("(type")[0]
         assert f"else {default}" in about, name
+
+
+def test_a_table_of_the_paper_that_is_not_there_is_named_before_any_run(tmp_path, capsys):
+    write_scenario(tmp_path / "tiny", bench={"paper": "reben-randm"})
+    out = tmp_path / "out"
+    assert main(["bench", str(tmp_path / "tiny"), "--methods", "AN", "--out", str(out)]) == 2
+    assert "reben-randm" in (said := capsys.readouterr().err)
+    assert "reben-random" in said
+    assert not out.exists()

@@ -73,7 +73,6 @@ def test_options_of_another_folder_win(tmp_path):
         ({"root": "${ADAGC_NOWHERE}/x"}, ("ADAGC_NOWHERE", "not set")),
         ({"bench": {"seed": [1]}}, ("seed", "seeds")),
         ({"bench": {"seeds": [1, 1]}}, ("seeds", "twice")),
-        ({"bench": {"paper": "reben-randm"}}, ("reben-randm", "reben-random")),
         ({"bench": {"title": 5}}, ("title", "5")),
         ({"epochs": "ten"}, ("epochs", "a whole number", "'ten'")),
         ({"epochs": None}, ("epochs", "empty")),

@@ -20,8 +20,8 @@ from slurm_cluster import cluster, why_not
 
 from adagc.bench.engines import Event, LocalEngine
 from adagc.bench.jobs import Job, make_job, plan
-from adagc.bench.slurm import SlurmEngine
-from adagc.bench.slurm_task import Task, key_of
+from adagc.bench.slurm.engine import SlurmEngine
+from adagc.bench.slurm.task import SlurmTask, key_of
 from adagc.bench.work import claimed, failure_of, note_failure, perform
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from tiny import write_scenario
@@ -190,7 +190,7 @@ class Commands:
         for name in ("submitted", "asked"):
             (folder / name).touch()
         self._write("srun", "exit 1")
-        self.say("")  # nothing is queued; without it the real squeue would be asked, if there is one
+        self.say("")  # nothing is queued: the real squeue, if there is one, is not asked
         self._write("sbatch", (
             f'cat "$1" > {folder}/script; env > {folder}/environment; echo >> {folder}/submitted\n'
             f'echo "Submitted batch job $((6 + $(wc -l < {folder}/submitted)))"'
@@ -307,7 +307,7 @@ def test_another_process_at_the_run_is_no_failure(commands, job, tmp_path):
     engine = engine_for(tmp_path / "out", interval=0)
     engine.folder.mkdir(parents=True)
     with claimed(job):
-        ends = Task([job.to_dict()], 1, 1)()
+        ends = SlurmTask([job.to_dict()], 1, 1)()
     said = submitit.SlurmJob(engine.folder, "7").paths.result_pickle
     said.write_bytes(pickle.dumps(("success", ends)))
     listener = Listener()
@@ -376,7 +376,7 @@ def test_a_task_does_all_its_runs_and_after_a_requeue_those_that_are_left(tiny, 
     good, held = plan(tiny, ["AN", "WAN"], tmp_path, [0])
     bad = make_job(tiny.with_settings(backbone="no_such_net"), "AN", 0, tmp_path)
     jobs = [bad, good, held]
-    task = Task([job.to_dict() for job in jobs], 1, 1)
+    task = SlurmTask([job.to_dict() for job in jobs], 1, 1)
     with claimed(held):
         ends = task()
     assert [ends[key_of(job)] for job in jobs] == ["failed", "finished", "busy"]
@@ -400,7 +400,7 @@ def test_runs_side_by_side_outlive_the_warning_before_a_requeue(tiny, tmp_path):
     warner = threading.Thread(target=warn)
     warner.start()
     try:
-        ends = Task([job.to_dict() for job in (*good, bad)], 2, 2)()
+        ends = SlurmTask([job.to_dict() for job in (*good, bad)], 2, 2)()
     finally:
         done.set()
         warner.join()
@@ -419,7 +419,7 @@ def test_runs_that_run_out_of_time_for_good_say_so(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr("adagc.bench.work.train", time_is_up)
     with pytest.raises(submitit.core.utils.UncompletedJobError):
-        Task([job.to_dict() for job in (done, first, second)], 1, 1)()
+        SlurmTask([job.to_dict() for job in (done, first, second)], 1, 1)()
     assert done.status == "finished"
     for job in (first, second):
         assert "--minutes" in failure_of(job)

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adagc.data.aid import aid_collection
-from adagc.data.decode import peek, read_image
-from adagc.data.inspect import inspect
-from adagc.data.normalisation import far_from_unit, measure
-from adagc.data.ucmerced import ucmerced_collection
+from adagc.datasets.aid import aid_collection
+from adagc.datasets.inspect.look import inspect
+from adagc.datasets.ucmerced import ucmerced_collection
+from adagc.images.decode import peek, read_image
+from adagc.images.normalisation import far_from_unit, measure
 
 REPOSITORY = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ADAGC_DATA", REPOSITORY.parent / "shared" / "data"))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adagc.data.array import ArrayScenes
+from adagc.images.array import ArrayScenes
+from adagc.images.pictures import limits, stretch, thumbnails
 from adagc.report.charts import HEIGHT, WIDTH, Annotations, Moment, Series, column_chart, line_chart
 from adagc.report.gallery import EACH, image_f1, pick
 from adagc.report.html import bar, duration, listed
-from adagc.report.pictures import limits, stretch, thumbnails
 
 numbers = st.one_of(
     st.none(), st.floats(-1e6, 1e6).map(lambda v: round(v, 4)), st.just(float("nan"))

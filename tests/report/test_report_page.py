@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from adagc.console import METRICS
-from adagc.data.array import ArrayScenes
-from adagc.data.base import Collection
+from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
+from adagc.images.array import ArrayScenes
 from adagc.methods import find
 from adagc.report import write_report
 from adagc.training.config import RunConfig

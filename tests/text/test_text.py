@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from adagc.data.synthetic_landcover import CLASSES as LAND_COVER
 from adagc.errors import AdagcError, DataError, MissingExtraError, UsageError
+from adagc.images.synthetic.landcover import CLASSES as LAND_COVER
 from adagc.text import (
     TEMPLATE,
     command,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from adagc.data.array import ArrayScenes
-from adagc.data.transforms import dihedral, draw_turns
+from adagc.augment import dihedral, draw_turns
+from adagc.images.array import ArrayScenes
 from adagc.training.batches import Batches, batch_bounds, derived_seed, generator_for
 
 COUNT = 22

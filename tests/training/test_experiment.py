@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from adagc.errors import AdagcError, UsageError
+from adagc.inference import predict
 from adagc.labels import LabelTable, read_labels, write_labels
 from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative
@@ -19,7 +20,6 @@ from adagc.methods.ground_truth import GroundTruth
 from adagc.metrics import score
 from adagc.models import load_model
 from adagc.training.config import RunConfig
-from adagc.training.evaluate import predict
 from adagc.training.experiment import (
     config_of,
     evaluate,

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from adagc.data.base import Collection
+from adagc.datasets.collection import Collection
 from adagc.methods import Method, registry
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 import adagc.training
 from adagc.errors import AdagcError, TrainingError
+from adagc.inference import predict
 from adagc.labels import simulate_random
 from adagc.methods import registry
 from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative
 from adagc.methods.base import Method
 from adagc.metrics import score
-from adagc.training.evaluate import predict
 from adagc.training.loop import Settings, Trained, Validation, fit
 from adagc.types import Losses, Task, Verdict
 from conftest import TinyCNN, make_classifier, make_collection

@@ -9,10 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 from adagc.errors import AdagcError, UsageError
+from adagc.inference import predict
 from adagc.methods.assume_negative import AssumeNegative, LabelSmoothing
-from adagc.training import checkpoint, testing
+from adagc.training import checkpoint
+from adagc.training import scoring as testing
 from adagc.training.config import RunConfig
-from adagc.training.evaluate import predict
 from adagc.training.experiment import evaluate, options_of, predictions_of, train
 from adagc.training.runs import Run
 from conftest import make_collection, make_labels

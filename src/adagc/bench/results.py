@@ -15,7 +15,7 @@ from adagc.bench.jobs import Job, Status
 from adagc.bench.work import failure_of, is_unsuited, reason
 from adagc.errors import AdagcError
 from adagc.training.runs import Run
-from adagc.training.testing import predictions_of, truth_of
+from adagc.training.scoring import predictions_of, truth_of
 from adagc.types import Scores
 
 Choice = Literal["last", "best"]

@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from adagc.bench import paper
 from adagc.errors import UsageError
 from adagc.methods import find
 from adagc.training.config import RunConfig
@@ -141,12 +140,6 @@ def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) ->
     for key, kind in (("title", str), ("redraw", bool), ("paper", str), ("paper_note", str)):
         if key in about and about[key] is not None and not isinstance(about[key], kind):
             raise UsageError(f"{path}: bench: {key} must be a {kind.__name__}, not {about[key]!r}")
-    theirs = about.get("paper")
-    if theirs is not None and theirs not in paper.known():
-        raise UsageError(
-            f"{path} has bench: paper: {theirs}, of which there are no values: choose from"
-            f" {', '.join(paper.known())}, or leave it out"
-        )
     unset = [
         f"{name} ({'the data' if key == 'root' else f'the file of {key}'})"
         for key, value in settings.items()

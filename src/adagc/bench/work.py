@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from adagc.atomic import write_json
 from adagc.bench.jobs import DONE, Job
-from adagc.data import Collection
+from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UnsuitedError
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train

@@ -29,17 +29,22 @@ def bench(argv: list[str]) -> None:
     options = parse(parser, argv)
     quiet_start()
     from adagc.bench import jobs
-    from adagc.bench.outputs import write_tables
+    from adagc.compare.outputs import write_tables
     from adagc.methods import find, registry
+    from adagc.paper import values
 
     titles = [find(name).title for name in options.methods or registry()]
     planned = [
-        (scenario, jobs.plan(scenario, titles, Path(options.out), options.seeds))
+        (
+            scenario,
+            jobs.plan(scenario, titles, Path(options.out), options.seeds),
+            None if scenario.paper is None else values.values(scenario.paper),
+        )
         for scenario in chosen_scenarios(options)
     ]
-    if not _run(options, [job for _, group in planned for job in group]):
+    if not _run(options, [job for _, group, _ in planned for job in group]):
         return
-    found = [write_tables(s, group, Path(options.out)) for s, group in planned]
+    found = [write_tables(s, group, Path(options.out), theirs) for s, group, theirs in planned]
     if options.json:
         print_json({written.scenario.name: written.to_dict() for written in found})
     else:
@@ -67,9 +72,8 @@ def ablate(argv: list[str]) -> None:
     _add_running(parser)
     options = parse(parser, argv)
     quiet_start()
-    from adagc.bench import ablate as ablations
-    from adagc.bench import render
-    from adagc.bench.outputs import write_study
+    from adagc.compare import render
+    from adagc.paper import ablate as ablations
 
     planned = []
     for scenario in chosen_scenarios(options):
@@ -85,7 +89,7 @@ def ablate(argv: list[str]) -> None:
     if not _run(options, list(everything.values())):
         return
     found = [
-        write_study(scenario, study, group, Path(options.out))
+        ablations.write_study(scenario, study, group, Path(options.out))
         for scenario, chosen in planned
         for study, group in chosen.items()
     ]
@@ -188,8 +192,8 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
     """Do what is missing; False after a dry run."""
     from adagc import console
     from adagc.bench.estimate import seconds_left
-    from adagc.bench.render import duration
     from adagc.bench.results import collect
+    from adagc.compare.render import duration
 
     engine = _engine(options)
     missing = [job for job in jobs if job.status != "finished"]
@@ -269,7 +273,7 @@ def _engine(options: Namespace) -> Engine:
         return LocalEngine(options.workers)
     if options.workers is not None:
         raise UsageError("--workers is for --engine local; --parallel limits jobs on a cluster")
-    from adagc.bench.slurm import SlurmEngine
+    from adagc.bench.slurm.engine import SlurmEngine
 
     return SlurmEngine(Path(options.out), **slurm)
 

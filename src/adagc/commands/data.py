@@ -25,8 +25,8 @@ def inspect(argv: list[str]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
-    from adagc.data.inspect import inspect as look
-    from adagc.data.inspect import render
+    from adagc.datasets.inspect.look import inspect as look
+    from adagc.datasets.inspect.look import render
 
     quiet_start()
     found = look(
@@ -122,7 +122,7 @@ def datasets(argv: list[str]) -> None:
     parser = make_parser("datasets", datasets, "adagc datasets")
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
-    from adagc.data import KINDS
+    from adagc.datasets import KINDS
 
     if options.json:
         print_json(KINDS)

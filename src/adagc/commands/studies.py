@@ -14,7 +14,7 @@ from adagc.errors import AdagcError
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-    from adagc.bench.tuned import Correlation, Study
+    from adagc.tuning.study import Correlation, Study
 
 
 def figures(argv: list[str]) -> None:
@@ -33,11 +33,11 @@ def figures(argv: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
     quiet_start()
-    from adagc.bench import ablate as ablations
     from adagc.bench import jobs
-    from adagc.bench.figures import draw_all
     from adagc.bench.results import collect
     from adagc.methods import registry
+    from adagc.paper import ablate as ablations
+    from adagc.paper.figures import draw_all
 
     out, found = Path(options.out), []
     for scenario in chosen_scenarios(options):
@@ -76,10 +76,10 @@ def theory(argv: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
     quiet_start()
-    from adagc.bench import canvas
-    from adagc.bench.theory import measure
-    from adagc.bench.theory_figure import draw
-    from adagc.bench.theory_words import sentence, table
+    from adagc.paper import canvas
+    from adagc.paper.theory.figure import draw
+    from adagc.paper.theory.measure import measure
+    from adagc.paper.theory.words import sentence, table
 
     found = measure(Path(options.run), options.network)
     files = canvas.save(draw(found), Path(options.to or options.run) / "theory")
@@ -124,9 +124,9 @@ def tune(argv: list[str]) -> None:
     quiet_start()
     from adagc import console
     from adagc.bench.scenarios import load
-    from adagc.bench.tune import tune_all
-    from adagc.bench.tuned import pooled_correlation
     from adagc.methods import find, registry
+    from adagc.tuning.study import pooled_correlation
+    from adagc.tuning.tune import tune_all
 
     scenario = load(options.scenario)
     if options.methods is None:

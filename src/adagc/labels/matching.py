@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import DataError, LabelFileError
-from adagc.labels._suggest import closest
+from adagc.suggest import closest
 
 if TYPE_CHECKING:
     from adagc.labels.table import LabelTable

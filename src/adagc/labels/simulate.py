@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from adagc.errors import DataError
-from adagc.labels._arrays import positives
+from adagc.labels.checks import positives
 
 Seed = int | np.random.Generator
 

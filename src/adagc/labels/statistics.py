@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adagc.labels._arrays import positives
+from adagc.labels.checks import positives
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import LabelFileError
-from adagc.labels._suggest import hint_class
 from adagc.labels.matching import Unknown, match
+from adagc.suggest import hint_class
 
 Kind = Literal["single", "multi"]
 

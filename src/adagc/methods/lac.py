@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adagc import losses
-from adagc.data.views import strong_view
+from adagc.augment import strong_view
 from adagc.methods.base import Method, positives
 from adagc.models.label_wise import LabelWiseHead
 from adagc.models.spec import HeadSpec

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.data.base import Collection
+from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
+from adagc.images.pictures import TINY, limits, thumbnails
 from adagc.report.html import esc, section
-from adagc.report.pictures import TINY, limits, thumbnails
 from adagc.report.record import Record
 
 THRESHOLD = 0.5
@@ -238,8 +238,8 @@ def _predict(
     record: Record, collection: Collection, rows: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """The deployed network on these few images."""
+    from adagc.inference import predict
     from adagc.models import load_model
-    from adagc.training.evaluate import predict
     from adagc.training.network import suited
 
     if not len(rows):

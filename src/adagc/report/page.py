@@ -11,7 +11,7 @@ from typing import Any
 
 from adagc._version import __version__
 from adagc.atomic import write_text
-from adagc.data.base import Collection
+from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.report.curves import pseudo_label_curves, training_curves
 from adagc.report.gallery import gallery_section

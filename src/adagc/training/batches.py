@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from adagc.data.base import SceneDataset
-from adagc.data.transforms import Augmentation, dihedral, draw_turns
+from adagc.augment import Augmentation, dihedral, draw_turns
+from adagc.images.base import SceneDataset
 from adagc.ranks import world
 from adagc.types import Batch
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from adagc.data.array import array_file
 from adagc.errors import UsageError
+from adagc.images.array import array_file
 
 _FILES = ("labels", "truth", "split", "text", "weights")
 

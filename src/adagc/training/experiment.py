@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from adagc import ranks
 from adagc.atomic import write_text
-from adagc.data import Collection
+from adagc.datasets.collection import Collection
 from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import flip_rates, write_labels
 from adagc.methods.base import Method
@@ -24,14 +24,14 @@ from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents
-from adagc.training.evaluate import Oracle, Pair
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, split_text
 from adagc.training.loop import Settings, Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, observe
+from adagc.training.oracle import Oracle, Pair
 from adagc.training.runs import Run
-from adagc.training.testing import check_classes, evaluate, predictions_of
+from adagc.training.scoring import check_classes, evaluate, predictions_of
 from adagc.types import Losses, Progress, Task
 
 log = logging.getLogger(__name__)

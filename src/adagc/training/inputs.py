@@ -8,7 +8,8 @@ import io
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.data import Collection, open_collection
+from adagc.datasets import open_collection
+from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.training.config import RunConfig
 from adagc.training.runs import Run

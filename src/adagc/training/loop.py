@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from adagc import ranks
-from adagc.data.base import SceneDataset
-from adagc.data.transforms import Augmentation
+from adagc.augment import Augmentation
 from adagc.errors import TrainingError, check_range
+from adagc.images.base import SceneDataset
+from adagc.inference import predict
 from adagc.methods.base import Method
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import score
 from adagc.training.batches import Batches, derived_seed
-from adagc.training.evaluate import predict
 from adagc.training.fabric import make_fabric
 from adagc.training.history import History, log_scalars, tensorboard
 from adagc.training.snapshots import Snapshots, save_weights

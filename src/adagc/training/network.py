@@ -10,10 +10,10 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.data.array import pooled
-from adagc.data.base import SceneDataset
-from adagc.data.normalisation import far_from_unit, measure
 from adagc.errors import AdagcError, UsageError
+from adagc.images.array import pooled
+from adagc.images.base import SceneDataset
+from adagc.images.normalisation import far_from_unit, measure
 from adagc.models import Classifier, HeadSpec, ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.data.base import Collection
+from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError
 from adagc.labels import LabelTable, match, read_labels, simulate_dominant, simulate_random
 

@@ -1,0 +1,1 @@
+"""From finished runs to tables and a recommendation."""

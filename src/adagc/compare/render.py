@@ -1,0 +1,320 @@
+"""A table for the terminal, for Markdown and LaTeX documents, and as long-form data."""
+
+from __future__ import annotations
+
+import csv as comma_separated
+import io
+import re
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import rich.table
+from rich import box
+from rich.text import Text
+
+from adagc.compare.tables import SPREAD, Cell, Row, Table
+from adagc.types import METRICS, Metric
+
+_ARROWS = {"up": "↑", "down": "↓"}
+_STYLES = {"best": "bold", "second": "italic", "": ""}
+_BESIDE = ("mean_average_precision", "mean_f1", "mean_recall")  # of the paper, where there is room
+_WIDE = 100  # columns of a terminal that deviations need
+_REASON = 60  # characters of a failure inside a table
+
+
+def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
+    """One decimal less than in print where deviations follow; below 100 columns they do not."""
+    known = any(cell.deviation is not None for row in table.rows for cell in row.cells.values())
+    spread = known and width >= _WIDE
+    notes = [note if spread else note.replace(SPREAD, "") for note in _notes(table, terminal=True)]
+    shown = rich.table.Table(
+        title=Text(table.title, style="bold"),  # as text, since words in brackets are not styles
+        title_justify="left",
+        caption=Text("\n".join(["", *notes]), style="dim"),
+        caption_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+    )
+    shown.add_column("", min_width=16)
+    for metric in METRICS:
+        heading = metric.heading.replace(" ", "\n")
+        shown.add_column(f"{heading}\n{_ARROWS[metric.better]}", justify="right", no_wrap=True)
+    if table.paper:
+        shown.add_column("paper\nmAP", justify="right", style="dim", no_wrap=True)
+    shown.add_column("time", justify="right", no_wrap=True)
+    for group in table.groups:
+        if group.name:
+            shown.add_row(Text(group.name.removesuffix(" methods"), style="dim"))
+        for row in group.rows:
+            name, *cells = _terminal_cells(row, spread=spread, paper=bool(table.paper))
+            shown.add_row(Text(" ") + name if group.name else name, *cells)
+    return shown
+
+
+def _terminal_cells(row: Row, *, spread: bool, paper: bool) -> Iterable[Text]:
+    fewer = int(spread)
+    share = row.state.removesuffix(" runs").replace(" of ", "/") if row.cells else ""
+    yield Text.assemble(row.label + row.footnote, (f" {share}" if share else "", "dim"))
+    if row.cells:
+        for metric in METRICS:
+            cell = row.cells[metric.key]
+            mean, after = _number(cell.mean, metric, fewer), ""
+            if spread and cell.deviation is not None:
+                after = f"±{_number(cell.deviation, metric, fewer)}"
+            yield Text.assemble((mean, _STYLES[cell.mark]), (after, "dim"))
+    else:
+        yield Text(row.state.partition(":")[0], style="red")
+        yield from (Text() for _ in METRICS[1:])
+    if paper:
+        yield Text(_paper(row, METRICS[0], fewer))
+    yield Text(duration(row.seconds))
+
+
+def markdown(table: Table) -> str:
+    """A pipe table with its notes below."""
+    beside = _beside(table)
+    headings = [
+        "method",
+        *(f"{metric.heading} {_ARROWS[metric.better]}" for metric in METRICS),
+        *(f"paper's {metric.heading}" for metric in beside),
+        "time",
+    ]
+    lines = [f"**{_plain(table.title)}**", "", _piped(headings)]
+    lines.append(_piped(["---", *["---:"] * (len(headings) - 1)]))
+    for group in table.groups:
+        if group.name:
+            lines.append(_piped([f"*{group.name}*", *[""] * (len(headings) - 1)]))
+        lines += [_piped(_markdown_cells(row, beside)) for row in group.rows]
+    notes = [f"{_plain(note)}  " for note in _notes(table)]
+    return "\n".join([*lines, "", *notes]).rstrip() + "\n"
+
+
+def _markdown_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
+    state = f" ({row.state})" if row.cells and row.state else ""
+    yield _plain(row.label + row.footnote + state)
+    if row.cells:
+        for metric in METRICS:
+            cell = row.cells[metric.key]
+            around = {"best": "**", "second": "*", "": ""}[cell.mark]
+            spread = "" if cell.deviation is None else f" ({_number(cell.deviation, metric)})"
+            yield f"{around}{_number(cell.mean, metric)}{around}{spread}"
+    else:
+        yield _plain(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
+        yield from [""] * (len(METRICS) - 1)
+    yield from (_paper(row, metric) for metric in beside)
+    yield duration(row.seconds)
+
+
+def _piped(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    """Words in which Markdown finds nothing to do."""
+    return re.sub(r"([\\`*_|<>])", r"\\\1", text)
+
+
+def latex(tables: Iterable[Table], *, document: bool = False) -> str:
+    r"""A booktabs table* for each table, to \input, or with `document` something to compile.
+
+    The document that inputs them must load booktabs and graphicx.
+    """
+    body = "\n".join(_latex_table(table) for table in tables)
+    return f"{_HEAD}{body}\\end{{document}}\n" if document else body
+
+
+_HEAD = r"""\documentclass[a4paper]{article}
+\usepackage{booktabs}
+\usepackage{graphicx}
+\setlength{\textwidth}{180mm}
+\setlength{\oddsidemargin}{-10.4mm}  % one inch is added to it
+\setlength{\topmargin}{-15mm}
+\setlength{\textheight}{250mm}
+\begin{document}
+\pagestyle{empty}
+"""
+
+
+def _latex_table(table: Table) -> str:
+    beside = _beside(table)
+    columns = 1 + len(METRICS) + len(beside) + 1
+    lines = [
+        r"\begin{table*}[!tp]",
+        r"\centering",
+        rf"\caption{{{escape(table.title)}}}\smallskip",
+        r"\resizebox{\textwidth}{!}{%",
+        rf"\begin{{tabular}}{{l{'c' * len(METRICS)}{'r' * len(beside)}r}}",
+        r"\toprule",
+    ]
+    if beside:
+        first = 2 + len(METRICS)
+        last = first + len(beside) - 1
+        blank = " & " * (first - 1)
+        lines.append(rf"{blank}\multicolumn{{{len(beside)}}}{{c}}{{the paper's}} & \\")
+        lines.append(rf"\cmidrule(lr){{{first}-{last}}}")
+    headings = [f"{metric.heading} {_ARROWS[metric.better]}" for metric in METRICS]
+    headings += [metric.heading for metric in beside]
+    lines.append(" & ".join(["", *map(escape, headings), "time"]) + r" \\")
+    for group in table.groups:
+        lines.append(r"\midrule")
+        if group.name:
+            lines.append(rf"\multicolumn{{{columns}}}{{l}}{{\emph{{{escape(group.name)}}}}} \\")
+        lines += [" & ".join(_latex_cells(row, beside)) + r" \\" for row in group.rows]
+    notes = r" \\ ".join(map(escape, _notes(table)))
+    lines += [r"\bottomrule", r"\end{tabular}}", r"\par\smallskip"]
+    lines += [rf"\parbox{{\textwidth}}{{\footnotesize {notes}}}", r"\end{table*}", ""]
+    return "\n".join(lines)
+
+
+def _latex_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
+    state = f" ({row.state})" if row.cells and row.state else ""
+    yield escape(row.label + row.footnote + state)
+    if row.cells:
+        yield from (_latex_cell(row.cells[metric.key], metric) for metric in METRICS)
+    else:
+        why = escape(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
+        yield rf"\multicolumn{{{len(METRICS)}}}{{l}}{{{why}}}"
+    yield from (_paper(row, metric) for metric in beside)
+    yield duration(row.seconds)
+
+
+def _latex_cell(cell: Cell, metric: Metric) -> str:
+    mean = _number(cell.mean, metric)
+    mean = {"best": rf"\textbf{{{mean}}}", "second": rf"\textit{{{mean}}}", "": mean}[cell.mark]
+    return mean if cell.deviation is None else f"{mean} ({_number(cell.deviation, metric)})"
+
+
+_SIGNS = {
+    "\0": "{}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "−": "$-$", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$",
+    "–": "--", "—": "---", "…": r"\dots{}", "‘": "`", "’": "'", "“": "``", "”": "''",
+    "\N{NO-BREAK SPACE}": "~", "ᵃ": r"\textsuperscript{a}", "†": r"$^{\dagger}$", "′": r"$'$",
+    "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ł": r"\l{}",
+    "Ł": r"\L{}",
+    "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "Ω": r"$\Omega$",
+}  # fmt: skip
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030a": "r",
+    "\u030c": "v", "\u0327": "c", "\u0304": "=", "\u0306": "u", "\u030b": "H", "\u0307": ".",
+}  # fmt: skip
+
+
+def escape(text: str) -> str:
+    r"""Text in LaTeX's ASCII; a sign that has no spelling there becomes a question mark.
+
+    >>> print(escape("50 % of R&D, α ≤ 0.1, café --resume"))
+    50 \% of R\&D, $\alpha$ $\leq$ 0.1, caf\'{e} -{}-resume
+    """
+    # Two hyphens would become a dash; twice, since what is replaced does not overlap.
+    apart = text.replace("--", "-\0-").replace("--", "-\0-")
+    return "".join(map(_spelt, unicodedata.normalize("NFC", apart)))
+
+
+def _spelt(sign: str) -> str:
+    if sign in _SIGNS:
+        return _SIGNS[sign]
+    if sign.isascii():
+        return sign if sign.isprintable() else " "
+    greek = re.fullmatch(r"GREEK SMALL LETTER (\w+)", unicodedata.name(sign, ""))
+    if greek and greek[1] != "OMICRON":
+        return rf"$\{greek[1].lower().replace('lamda', 'lambda')}$"
+    taken_apart = unicodedata.normalize("NFKD", sign)
+    letter, accents = taken_apart[0], taken_apart[1:]
+    if not letter.isascii():
+        return "?"
+    if accents in _ACCENTS:
+        return rf"\{_ACCENTS[accents]}{{{letter}}}"
+    return _SIGNS.get(letter, letter)  # a wide or small form of a sign that LaTeX minds
+
+
+COLUMNS = (
+    "scenario", "network", "epoch", "group", "label", "method", "metric", "unit", "mean",
+    "deviation", "runs", "mark", "paper_mean", "paper_deviation",
+)  # fmt: skip
+
+
+def csv(tables: Iterable[Table]) -> str:
+    """One line per metric of every row, unrounded; rows without a result have no mean."""
+    text = io.StringIO()
+    writer = comma_separated.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for table in tables:
+        for group in table.groups:
+            for row in group.rows:
+                for metric in METRICS:
+                    cell, theirs = row.cells.get(metric.key), row.paper.get(metric.key)
+                    writer.writerow({
+                        "scenario": table.scenario,
+                        "network": table.network,
+                        "epoch": table.choice,
+                        "group": group.name,
+                        "label": row.label,
+                        "method": row.method,
+                        "metric": metric.key,
+                        "unit": "%" if metric.scale == 100 else "labels",
+                        "mean": _optional(cell.mean if cell else None),
+                        "deviation": _optional(cell.deviation if cell else None),
+                        "runs": cell.runs if cell else 0,
+                        "mark": cell.mark if cell else "",
+                        "paper_mean": _optional(theirs.mean if theirs else None),
+                        "paper_deviation": _optional(theirs.deviation if theirs else None),
+                    })  # fmt: skip
+    return text.getvalue()
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
+
+
+def json(tables: Iterable[Table]) -> Any:
+    """Everything that the tables hold, ready for `json.dumps`."""
+    return [asdict(table) for table in tables]
+
+
+def duration(seconds: float | None) -> str:
+    """A training time for people.
+
+    >>> duration(8.4), duration(75), duration(600), duration(9000)
+    ('8.4 s', '75 s', '10 min', '2.5 h')
+    """
+    if seconds is None:
+        return ""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _number(value: float, metric: Metric, fewer: int = 0) -> str:
+    return f"{value:.{metric.decimals - fewer}f}"
+
+
+def _paper(row: Row, metric: Metric, fewer: int = 0) -> str:
+    theirs = row.paper.get(metric.key)
+    return "" if theirs is None else _number(theirs.mean, metric, fewer)
+
+
+def _beside(table: Table) -> list[Metric]:
+    return [metric for metric in METRICS if table.paper and metric.key in _BESIDE]
+
+
+def _notes(table: Table, *, terminal: bool = False) -> Iterable[str]:
+    """Those of the table, and those that are inside wider tables but not in a terminal's."""
+    yield from table.notes
+    if terminal:
+        if any(row.cells and row.state for row in table.rows):
+            yield "After a name: how many of its runs there are."
+        for row in table.rows:
+            if not row.cells and row.state.startswith(("failed", "left out")):
+                yield f"{row.label} {row.state}"
+    if table.paper:
+        yield f"The paper's values are theirs, not of these runs: {table.paper}."

@@ -1,0 +1,280 @@
+"""One table of a benchmark as plain data; `adagc.compare.render` prints it.
+
+Numbers are as tables show them: per cent, coverage as a count of labels; never rounded here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from adagc.bench.results import Choice, Result, Results
+from adagc.compare.reference import Reference, Value
+from adagc.methods import find
+from adagc.types import METRICS, Metric
+
+Mark = Literal["best", "second", ""]
+
+# As in the paper, with the methods that it discusses or builds on but leaves out.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Ground-truth training": ("GT w/ BCE", "IUN"),
+    "Baseline methods": ("AN", "AN-LS", "WAN", "EPR"),
+    "General label noise methods": ("ELR", "LL-Cp", "LL-Ct", "LL-R", "BoostLU + LL-Ct"),
+    "PUL methods": ("Dist-PU",),
+    "SPML methods": ("ROLE", "ROLE-oracle", "GR", "LAC", "MIME"),
+    "RS-specific methods": ("RCML", "LCR"),
+    "Left out by the paper": ("ASL", "EM", "EM+APL"),
+    "Other methods": (),
+    "Proposed": ("AdaGC",),
+}
+_OTHERS = "Other methods"
+
+SPREAD = " (and unbiased standard deviation)"  # in a note; a narrow terminal has no room for it
+PRIORS = "ᵃ"
+CLEAN = "†"
+_FOOTNOTES = {
+    CLEAN: "trains with clean labels: a bound, which does not take part in bold and italics",
+    PRIORS: "is told the true label frequencies or the mean number of labels per image",
+}
+_NETWORKS = {"network": "trained network", "averaged": "averaged network"}
+_EPOCHS = {"last": "last epoch", "best": "best epoch by noisy validation"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One metric of one row."""
+
+    mean: float
+    deviation: float | None  # unbiased; none of a single run
+    runs: int
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method, or one variant of it."""
+
+    label: str  # as printed; "(teacher)" at its end where the teacher was scored
+    method: str  # title
+    cells: Mapping[str, Cell]  # by metric; empty without anything to show
+    finished: int
+    planned: int
+    failures: tuple[str, ...] = ()
+    seconds: float | None = None  # of training, mean
+    footnote: str = ""
+    paper: Mapping[str, Value] = field(default_factory=dict)  # by metric; theirs
+    state: str = ""  # what a reader must know: "2 of 3 runs", "failed: ...", "not run"
+    competes: bool = True  # for best and second
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under a heading; variants of an ablation have none."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows of a scenario for one network and one choice of epoch."""
+
+    scenario: str
+    title: str
+    network: str
+    choice: Choice
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...] = ()
+    paper: str = ""  # where the paper's values come from; empty without any
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Those of all groups."""
+        return tuple(row for group in self.groups for row in group.rows)
+
+
+def build(
+    results: Results,
+    *,
+    network: str = "network",
+    choice: Choice = "last",
+    title: str | None = None,
+    made_with: str = "",
+    paper: Reference | None = None,
+    paper_note: str = "",
+) -> Table:
+    """The table of a scenario.
+
+    Args:
+        results: What the run folders hold.
+        network: Which of each run's networks: "network" is the one that is deployed (of AdaGC the
+            student), "averaged" its average over steps, where there is none the teacher.
+        choice: At its last epoch or at the one with the best noisy validation.
+        title: Of the scenario, for people; its name otherwise.
+        made_with: Settings that a reader must know, in one line.
+        paper: Values to stand beside ours.
+        paper_note: On what data and with what network those were made.
+    """
+    ablation = any(label != results.method(label) for label in results.labels)
+    rows = [
+        row
+        for label in results.labels
+        for row in _rows(results, label, network, choice, paper, extra=not ablation)
+    ]
+    rows = _marked(rows)
+    source = paper.source + (f", made with {paper_note}" if paper_note else "") if paper else ""
+    shown = f"{_NETWORKS.get(network, network)}, {_EPOCHS[choice]}"
+    return Table(
+        scenario=results.scenario,
+        title=f"{title or results.scenario} ({shown})",
+        network=network,
+        choice=choice,
+        groups=(Group("", tuple(rows)),) if ablation else _grouped(rows),
+        notes=tuple(_notes(rows, network, made_with)),
+        paper=source if any(row.paper for row in rows) else "",
+    )
+
+
+def network_of(result: Result, network: str) -> str | None:
+    """Which network of a run answers to a name: a teacher is an average too."""
+    if network in result.networks:
+        return network
+    return "teacher" if network == "averaged" and "teacher" in result.networks else None
+
+
+def marks(means: Sequence[float], metric: Metric) -> list[Mark]:
+    """Best and second best of unrounded means; equal means share a mark.
+
+    Two that share the first place leave the next value the second.
+    """
+    ranked = sorted(set(means), reverse=metric.better == "up")
+    names: tuple[Mark, ...] = ("best", "second")
+    given = dict(zip(ranked, names, strict=False)) if len(means) > 1 else {}
+    return [given.get(mean, "") for mean in means]
+
+
+def _rows(
+    results: Results,
+    label: str,
+    network: str,
+    choice: Choice,
+    paper: Reference | None,
+    *,
+    extra: bool,
+) -> list[Row]:
+    """The row of a label and, where its runs have a teacher, one more for that."""
+    method = find(results.method(label))
+    runs = results.of(label)
+    name = next((name for run in runs if (name := network_of(run, network))), network)
+    main = Row(
+        label=f"{label} (teacher)" if name == "teacher" else label,
+        method=method.title,
+        cells=_cells(runs, name, choice),
+        finished=len(runs),
+        planned=results.count(label),
+        failures=tuple(results.failed.get(label, ())),
+        seconds=results.seconds(label),
+        footnote=_footnote(method.needs),
+        paper=paper.rows.get(method.title, {}) if paper and label == method.title else {},
+        competes="truth" not in method.needs,
+    )
+    main = replace(main, state=_state(main, results, label, network))
+    if name == "teacher" or not extra or not any("teacher" in run.networks for run in runs):
+        return [main]
+    # The same runs a second time: it must not take a place among the methods.
+    teacher = replace(
+        main,
+        label=f"{label} (teacher)",
+        cells=_cells(runs, "teacher", choice),
+        paper={},
+        competes=False,
+    )
+    return [main, teacher]
+
+
+def _cells(runs: Iterable[Result], network: str, choice: Choice) -> dict[str, Cell]:
+    scored = [run.scores(network, choice) for run in runs]
+    found = [scores.summary() for scores in scored if scores is not None]
+    if not found:
+        return {}
+    return {
+        metric.key: _cell([scores[metric.key] * metric.scale for scores in found])
+        for metric in METRICS
+    }
+
+
+def _cell(values: Sequence[float]) -> Cell:
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Cell(statistics.fmean(values), deviation, len(values))
+
+
+def _footnote(needs: frozenset[str]) -> str:
+    return CLEAN if "truth" in needs else PRIORS if "priors" in needs else ""
+
+
+def _state(row: Row, results: Results, label: str, network: str) -> str:
+    """What is missing, in a few words."""
+    if row.cells:
+        scored = next(iter(row.cells.values())).runs
+        return "" if scored == row.planned else f"{scored} of {row.planned} runs"
+    if row.finished:
+        tested = any(run.networks for run in results.of(label))
+        return f"no network called {network}" if tested else "no clean labels to test with"
+    if row.failures:
+        return f"failed: {row.failures[0]}"
+    if label in results.unsuited:
+        return f"left out: {results.unsuited[label][0].removeprefix(f'{row.method} ')}"
+    folders = [job.folder for job in results.jobs if job.label == label]
+    begun = any(results.statuses.get(folder) == "started" for folder in folders)
+    return "not finished" if begun else "not run"
+
+
+def _marked(rows: Sequence[Row]) -> list[Row]:
+    cells = [dict(row.cells) for row in rows]
+    taking_part = [i for i, row in enumerate(rows) if row.competes and row.cells]
+    for metric in METRICS:
+        means = [cells[i][metric.key].mean for i in taking_part]
+        for i, mark in zip(taking_part, marks(means, metric), strict=True):
+            cells[i][metric.key] = replace(cells[i][metric.key], mark=mark)
+    return [replace(row, cells=own) for row, own in zip(rows, cells, strict=True)]
+
+
+def _grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
+    place = {title: (name, i) for name, own in GROUPS.items() for i, title in enumerate(own)}
+    members: dict[str, list[tuple[int, Row]]] = {name: [] for name in GROUPS}
+    for row in rows:
+        name, position = place.get(row.method, (_OTHERS, 0))
+        members[name].append((position, row))
+    # Stable: a teacher stays behind its student, unknown methods in the order of the plan.
+    return tuple(
+        Group(name, tuple(row for _, row in sorted(own, key=lambda pair: pair[0])))
+        for name, own in members.items()
+        if own
+    )
+
+
+def _notes(rows: Sequence[Row], network: str, made_with: str) -> Iterable[str]:
+    planned = Counter(row.planned for row in rows)
+    if planned:
+        count = planned.most_common(1)[0][0]
+        spread = SPREAD if count > 1 else ""
+        yield f"Mean of {count} run{'s' * (count > 1)}{spread}. Best in bold, second in italics."
+    teachers = [row for row in rows if row.label == f"{row.method} (teacher)"]
+    student = "the student, which is deployed" if network == "network" else "the student's average"
+    for row in teachers:
+        if not row.competes:
+            yield (
+                f"{row.method} is {student}; its teacher is of the same runs and takes no part in"
+                " bold and italics."
+            )
+    for mark, text in _FOOTNOTES.items():
+        if any(row.footnote == mark for row in rows):
+            yield f"{mark} {text}."
+    for row in rows:
+        if row.cells and row.failures and row not in teachers:
+            yield f"{row.label}: failed with {'; '.join(row.failures)}."
+    if made_with:
+        yield f"Made with {made_with}."

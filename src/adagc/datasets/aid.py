@@ -1,0 +1,57 @@
+"""AID-multilabel: 3,000 aerial scenes with 17 object classes.
+
+Hua, Mou and Zhu, "Relation Network for Multilabel Aerial Image Classification", TGRS 2020;
+images from AID (Xia et al., TGRS 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from adagc.datasets.collection import Collection
+from adagc.datasets.published import Layout, open_published
+from adagc.datasets.splits import stratified_split
+
+AID = Layout(
+    title="AID-multilabel",
+    folders=("images_tr", "images_test"),
+    tables=("multilabel.csv",),
+    tree="images_tr/<Scene>/<name>.jpg, images_test/<Scene>/<name>.jpg and multilabel.csv",
+)
+VAL_SHARE = 0.25  # of what is not for testing
+
+
+def aid_collection(
+    root: Path,
+    *,
+    size: int | None = 96,
+    seed: int = 0,
+    cache: Path | None = None,
+    drop: Sequence[str] = ("mobile-home",),
+) -> Collection:
+    """The published test images (600), and the others divided for training and validation.
+
+    Args:
+        root: Folder with images_tr, images_test and multilabel.csv.
+        size: Side length the 600-pixel images are resized to; None keeps them.
+        seed: Decides which images validate (25 %, the same share of every scene type).
+        cache: Where decoded images are kept; None: $ADAGC_CACHE, else ~/.cache/adagc.
+        drop: Classes to leave out; mobile-home is on two images only.
+    """
+    data = open_published(root, AID, size=size, cache=cache, drop=drop)
+    testing = np.array(data.folders) == "images_test"
+    rest = np.flatnonzero(~testing)
+    scenes = np.array(data.scenes)[rest]
+    parts = stratified_split(scenes, {"train": 1 - VAL_SHARE, "val": VAL_SHARE}, seed)
+    splits = {name: rest[rows] for name, rows in parts.items()}
+    return Collection(
+        images=data.images,
+        classes=data.classes,
+        splits={**splits, "test": np.flatnonzero(testing)},
+        truth=data.truth,
+        description=f"AID-multilabel, {len(data.images)} images, {len(data.classes)} classes",
+        notes=data.notes,
+    )

@@ -1,0 +1,223 @@
+"""Images, label files and a split rule to one `Collection`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.datasets.collection import Collection
+from adagc.datasets.splits import stratified_split
+from adagc.errors import DataError, UsageError
+from adagc.images.base import SceneDataset
+from adagc.labels import LabelTable, locate, match, read_labels
+
+Rows = NDArray[np.int64]
+
+# what people call the parts
+PARTS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """How rows are divided where the data itself does not say."""
+
+    file: Path | None = None  # CSV image,split
+    seed: int = 0
+    val_share: float = 0.2  # of all images
+    test_share: float = 0.2  # of all images with truth
+
+    def __post_init__(self) -> None:
+        if min(self.val_share, self.test_share) < 0 or self.val_share + self.test_share >= 1:
+            raise UsageError(
+                f"val_share {self.val_share} and test_share {self.test_share} leave nothing to "
+                f"train on; choose shares >= 0 that sum to less than 1"
+            )
+
+
+def assemble(
+    images: SceneDataset,
+    *,
+    places: Sequence[str],
+    rule: SplitRule,
+    labels: Path | LabelTable | None = None,
+    truth: Path | LabelTable | None = None,
+    classes: Sequence[str] | None = None,
+    description: str = "",
+    notes: Sequence[str] = (),
+) -> Collection:
+    """Bring images together with what is known about them.
+
+    Args:
+        images: The images.
+        places: Folder of each image ("" for none): a first folder called train, val or test
+            decides the split; otherwise folders are kept in proportion.
+        rule: The split where folders do not decide.
+        labels: Observed labels; they only name classes and keep the split in proportion.
+        truth: Complete labels; without them nothing is set apart for testing.
+        classes: Names and order of the classes; None: those of `truth`, else of `labels`.
+        description: One line for reports.
+        notes: Remarks to start with.
+    """
+    clean = _table(truth, classes)
+    if clean is not None and clean.kind == "single":
+        raise DataError(
+            f"{clean.source or 'truth'} names one label per image; clean labels name all of them:"
+            " give this file as labels"
+        )
+    names = tuple(classes) if classes else (clean.classes if clean is not None else ())
+    seen = _table(labels, names or None)
+    names = names or (seen.classes if seen is not None else ())
+    remarks = list(notes)
+
+    known = np.zeros(len(images), dtype=np.bool_)
+    values = None
+    if clean is not None:
+        rows = locate(clean, images.names)
+        known = rows >= 0
+        values = np.zeros((len(images), len(names)), dtype=np.bool_)
+        values[known] = clean.positive[rows[known]]
+        if not known.all():
+            remarks.append(f"{(~known).sum()} of {len(images)} images have no row in the truth")
+
+    groups = np.array(places, dtype=str)
+    if seen is not None:
+        observed = match(seen, images.names) > 0
+        groups = np.where(observed.any(axis=1), observed.argmax(axis=1), -1).astype(str)
+    splits, more = _divide(images.names, places, groups, known, rule)
+    if clean is not None and "test" in splits:
+        tested = splits["test"][known[splits["test"]]]
+        if len(tested) < len(splits["test"]):
+            more.append(f"{len(splits['test']) - len(tested)} test images have no truth: left out")
+        splits["test"] = tested
+    return Collection(
+        images=images,
+        classes=names,
+        splits=splits,
+        truth=values,
+        known=known if clean is not None else None,
+        description=description,
+        notes=(*remarks, *more),
+    )
+
+
+def _table(source: Path | LabelTable | None, classes: Sequence[str] | None) -> LabelTable | None:
+    if source is None or isinstance(source, LabelTable):
+        return source if source is None or classes is None else _reordered(source, classes)
+    return read_labels(Path(source), classes=classes)
+
+
+def _reordered(table: LabelTable, classes: Sequence[str]) -> LabelTable:
+    """The same labels with columns for `classes`; a class that is not among them is an error."""
+    strange = [name for name in table.classes if name not in classes]
+    if strange:
+        raise DataError(
+            f"label table: class {strange[0]!r} is not one of {', '.join(classes)}; "
+            f"rename it or add it to the classes"
+        )
+    values = np.zeros((len(table), len(classes)), dtype=np.int8)
+    values[:, [list(classes).index(name) for name in table.classes]] = table.values
+    return LabelTable(table.images, tuple(classes), values, kind=table.kind, meta=table.meta)
+
+
+def _divide(
+    names: Sequence[str],
+    places: Sequence[str],
+    groups: NDArray[np.str_],
+    known: NDArray[np.bool_],
+    rule: SplitRule,
+) -> tuple[dict[str, Rows], list[str]]:
+    """The splits, and what a reader should know of them."""
+    if rule.file is not None:
+        return _complete(read_split(rule.file, names), groups, rule)
+    tops = np.array([PARTS.get(place.split("/")[0].lower(), "") for place in places])
+    given = {part: np.flatnonzero(tops == part) for part in ("train", "val", "test")}
+    given = {part: rows for part, rows in given.items() if len(rows)}
+    if "train" in given and len(given) > 1:
+        return _complete(given, groups, rule)
+
+    notes = []
+    everything = np.arange(len(names), dtype=np.int64)
+    splits: dict[str, Rows] = {}
+    rest, val_share = everything, rule.val_share
+    if known.any() and rule.test_share > 0:
+        candidates = everything[known]
+        shares = {"rest": 1 - rule.test_share, "test": rule.test_share}
+        splits["test"] = candidates[stratified_split(groups[known], shares, rule.seed)["test"]]
+        rest = np.setdiff1d(everything, splits["test"])
+        val_share = min(rule.val_share * len(names) / len(rest), 1.0)
+    elif not known.any():
+        notes.append("no truth was given, so no test split was set apart")
+    shares = {"train": 1 - val_share, "val": val_share}
+    parts = stratified_split(groups[rest], shares, rule.seed)
+    return {name: rest[rows] for name, rows in parts.items()} | splits, notes
+
+
+def _complete(
+    given: Mapping[str, Rows], groups: NDArray[np.str_], rule: SplitRule
+) -> tuple[dict[str, Rows], list[str]]:
+    """The given splits as they are; only a missing validation part is taken from training."""
+    splits, notes = dict(given), []
+    if "train" not in splits:
+        raise DataError(f"{rule.file}: no image is left for training; name some as train")
+    if "val" not in splits and rule.val_share > 0:
+        train = splits["train"]
+        shares = {"train": 1 - rule.val_share, "val": rule.val_share}
+        parts = stratified_split(groups[train], shares, rule.seed)
+        splits |= {name: train[rows] for name, rows in parts.items()}
+        notes.append(f"no validation images were given: {len(splits['val'])} of train were taken")
+    left = len(groups) - sum(len(rows) for rows in splits.values())
+    if left:
+        notes.append(f"{left} images are in no split")
+    order = [name for name in ("train", "val", "test") if name in splits]
+    return {name: splits[name] for name in order}, notes
+
+
+def read_split(path: Path, names: Sequence[str]) -> dict[str, Rows]:
+    """Rows of each part as a CSV file `image,split` says; images it leaves out are in no part."""
+    path = Path(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [
+                (number, [cell.strip() for cell in line])
+                for number, line in enumerate(csv.reader(file), start=1)
+                if any(cell.strip() for cell in line) and not line[0].startswith("#")
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as a split file ({error})") from error
+    if not lines or [cell.lower() for cell in lines[0][1]] != ["image", "split"]:
+        raise DataError(f"{path}: a split file starts with the line  image,split")
+    images: list[str] = []
+    parts: list[str] = []
+    for number, cells in lines[1:]:
+        if len(cells) != 2 or cells[1].lower() not in PARTS:
+            raise DataError(
+                f"{path}, line {number}: expected an image and one of train, val, test, "
+                f"not {','.join(cells)!r}"
+            )
+        images.append(cells[0])
+        parts.append(PARTS[cells[1].lower()])
+    wanted = [part for part in ("train", "val", "test") if part in parts]
+    onehot = (np.array(parts)[:, None] == np.array(wanted)).astype(np.int8)
+    table = LabelTable(
+        tuple(images),
+        tuple(wanted),
+        onehot.reshape(len(parts), len(wanted)),
+        kind="single",
+        source=path,
+        lines=np.array([number for number, _ in lines[1:]], dtype=np.int64),
+    )
+    aligned = match(table, names)
+    return {part: np.flatnonzero(aligned[:, i] > 0) for i, part in enumerate(wanted)}

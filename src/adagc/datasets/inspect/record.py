@@ -1,0 +1,216 @@
+"""What an inspection found: the record, its warnings, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adagc.images.normalisation import BandStatistics
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+TINY = 32  # pixels: below this most backbones have nothing left after their last stage
+SHOWN = 12  # rows of a table that could be endless
+
+
+@dataclass(frozen=True)
+class Images:
+    """What the files hold."""
+
+    names: tuple[str, ...]  # of the readable ones
+    shapes: dict[tuple[int, ...], int]  # shape of one image to how many have it
+    dtypes: dict[str, int]
+    bands: tuple[str, ...]
+    statistics: BandStatistics | None  # of the images with the most common number of bands
+    unreadable: dict[str, str]  # file to reason
+    broken: tuple[str, ...]  # images with NaN or infinite values
+    duplicates: tuple[tuple[str, ...], ...]  # groups of identical files
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a label table says about them."""
+
+    source: str
+    counts: dict[str, int]  # class to images
+    cardinality: dict[int, int]  # labels per image to images
+    images_without: tuple[str, ...]
+    labels_without: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that `adagc inspect` has to say."""
+
+    root: str
+    kind: str  # "folder", "array" or the title of a published collection
+    images: Images
+    labels: Labels | None
+    truth: Labels | None
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        images = self.images
+        return {
+            "root": self.root,
+            "kind": self.kind,
+            "images": len(images.names),
+            "shapes": {" x ".join(map(str, shape)): n for shape, n in images.shapes.items()},
+            "dtypes": images.dtypes,
+            "bands": list(images.bands),
+            "statistics": None if images.statistics is None else images.statistics.to_dict(),
+            "unreadable": images.unreadable,
+            "broken": list(images.broken),
+            "duplicates": [list(group) for group in images.duplicates],
+            "labels": _labels_dict(self.labels),
+            "truth": _labels_dict(self.truth),
+            "warnings": list(self.warnings),
+        }
+
+
+def _labels_dict(labels: Labels | None) -> dict[str, Any] | None:
+    if labels is None:
+        return None
+    return {
+        "source": labels.source,
+        "counts": labels.counts,
+        "cardinality": {str(k): n for k, n in labels.cardinality.items()},
+        "images_without": list(labels.images_without),
+        "labels_without": list(labels.labels_without),
+    }
+
+
+def image_warnings(images: Images, size: int | None) -> list[str]:
+    """What about the files will make trouble."""
+    found = []
+    if images.unreadable:
+        found.append(f"{len(images.unreadable)} files cannot be read: {_some(images.unreadable)}")
+    if len({shape[0] for shape in images.shapes}) > 1:
+        found.append("images have different numbers of bands; keep one kind per folder")
+    depths = {"float" if name.startswith("float") else name for name in images.dtypes}
+    if len(depths) > 1:
+        found.append(f"images have different depths ({', '.join(sorted(depths))}); convert them")
+    pictures = {shape: n for shape, n in images.shapes.items() if len(shape) == 3}
+    tiny = sum(n for shape, n in pictures.items() if min(shape[1:]) < TINY)
+    if tiny:
+        found.append(f"{tiny} images are smaller than {TINY} pixels")
+    small = sum(n for shape, n in pictures.items() if size and max(shape[1:]) < size)
+    if small:
+        found.append(f"{small} images are enlarged to {size} pixels, which adds no detail")
+    return found + _value_warnings(images) + _duplicate_warnings(images)
+
+
+def _value_warnings(images: Images) -> list[str]:
+    measured = images.statistics
+    if measured is None:
+        return ["no image could be read"]
+    found = list(measured.notes)
+    if images.broken:
+        found.append(
+            f"{len(images.broken)} images hold NaN or infinite values, which end training: "
+            + _some(images.broken)
+        )
+    for band, lost, full in zip(images.bands, measured.nonfinite, measured.saturated, strict=True):
+        if lost > 0:
+            share = f"{lost:.2%}" if lost >= 1e-4 else "less than 0.01%"
+            found.append(f"band {band}: {share} of the values are NaN or infinite")
+        if full > 0.25:
+            found.append(f"band {band}: {full:.0%} of the values are at the top of their range")
+    return found
+
+
+def _duplicate_warnings(images: Images) -> list[str]:
+    spare = sum(len(group) - 1 for group in images.duplicates)
+    if not spare:
+        return []
+    share = spare / (len(images.names) + len(images.unreadable))
+    kind = "most images are" if share > 0.5 else f"{spare} images are"
+    found = [f"{kind} copies of another one: {_some(images.duplicates[0])}"]
+    across = sum(len({_top(file) for file in group}) > 1 for group in images.duplicates)
+    if across:
+        found.append(f"{across} groups of copies lie across top folders: a split may leak")
+    return found
+
+
+def _top(file: str) -> str:
+    first, slash, _ = file.partition("/")
+    return first if slash else ""
+
+
+def label_warnings(what: str, labels: Labels | None) -> list[str]:
+    """What about a label table will make trouble; `what` is its part, labels or truth."""
+    if labels is None:
+        return []
+    found = []
+    if labels.images_without:
+        n, some = len(labels.images_without), _some(labels.images_without)
+        found.append(f"{what}: {n} images have no row: {some}")
+    if labels.labels_without:
+        n, some = len(labels.labels_without), _some(labels.labels_without)
+        found.append(f"{what}: {n} rows have no image: {some}")
+    empty = [name for name, count in labels.counts.items() if count == 0]
+    if empty:
+        found.append(f"{what}: no image of {_some(empty)}")
+    return found
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:3]) + (", ..." if len(listed) > 3 else "")
+
+
+def render(inspection: Inspection) -> RenderableType:
+    """Tables for a terminal."""
+    from rich.console import Group
+    from rich.text import Text
+
+    images = inspection.images
+    parts: list[RenderableType] = [
+        Text(f"{inspection.root}: {inspection.kind}, {len(images.names)} images", style="bold"),
+        _table(
+            "Shapes",
+            ("shape", "images"),
+            [(" x ".join(map(str, shape)), n) for shape, n in images.shapes.items()],
+        ),
+        _table("Values", ("dtype", "images"), list(images.dtypes.items())),
+    ]
+    if images.statistics is not None:
+        s = images.statistics
+        columns = zip(images.bands, s.mean, s.std, s.minimum, s.maximum, s.nonfinite, strict=True)
+        rows = [
+            (band, *(f"{value:.4g}" for value in values), f"{lost:.2%}")
+            for band, *values, lost in columns
+        ]
+        parts.append(_table("Bands", ("band", "mean", "std", "min", "max", "not finite"), rows))
+    if images.unreadable:
+        unreadable = list(images.unreadable.items())
+        parts.append(_table("Unreadable", ("file", "reason"), unreadable))
+    for title, labels in (("Labels", inspection.labels), ("Truth", inspection.truth)):
+        if labels is not None:
+            counts = sorted(labels.counts.items(), key=lambda item: -item[1])
+            parts.append(_table(title, ("class", "images"), counts, shown=len(counts)))
+            cardinality = list(labels.cardinality.items())
+            parts.append(_table(f"{title} per image", ("labels", "images"), cardinality))
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in inspection.warnings]
+    if not inspection.warnings:
+        parts.append(Text("nothing to worry about", style="green"))
+    return Group(*parts)
+
+
+def _table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, shown: int = SHOWN
+) -> RenderableType:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[:shown]:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    if len(rows) > shown:
+        table.add_row(f"and {len(rows) - shown} more", *("" for _ in header[1:]))
+    return table

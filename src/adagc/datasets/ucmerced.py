@@ -1,0 +1,50 @@
+"""UC Merced Land Use with multi-labels: 2,100 aerial scenes with 17 object classes.
+
+Images: Yang and Newsam, ACM GIS 2010; multi-labels: Chaudhuri et al., TGRS 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from adagc.datasets.collection import Collection
+from adagc.datasets.published import Layout, open_published
+from adagc.datasets.splits import stratified_split
+
+UCMERCED = Layout(
+    title="UC Merced Land Use (multi-label)",
+    folders=("Images",),
+    tables=("LandUse_Multilabeled.txt", "LandUse_Multilabeled.csv"),
+    tree="Images/<scene>/<name>.tif and LandUse_Multilabeled.txt",
+)
+SHARES = {"train": 0.6, "val": 0.2, "test": 0.2}  # a fifth tests, a quarter of the rest validates
+
+
+def ucmerced_collection(
+    root: Path,
+    *,
+    size: int | None = 96,
+    seed: int = 0,
+    cache: Path | None = None,
+    drop: Sequence[str] = (),
+) -> Collection:
+    """All images, divided 60/20/20 with the same share of every scene type in each part.
+
+    Args:
+        root: Folder with Images and LandUse_Multilabeled.txt (or .csv).
+        size: Side length the images are resized to; None: the median of the files, 256. Some
+            published files are a few pixels short of it.
+        seed: Decides which images test and validate; there is no official split.
+        cache: Where decoded images are kept; None: $ADAGC_CACHE, else ~/.cache/adagc.
+        drop: Classes to leave out.
+    """
+    data = open_published(root, UCMERCED, size=size, cache=cache, drop=drop)
+    return Collection(
+        images=data.images,
+        classes=data.classes,
+        splits=stratified_split(data.scenes, SHARES, seed),
+        truth=data.truth,
+        description=f"UC Merced multi-label, {len(data.images)} images",
+        notes=data.notes,
+    )

@@ -1,0 +1,1 @@
+"""Images by index: files, arrays, stores, made-up scenes. Labels live apart."""

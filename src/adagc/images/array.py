@@ -1,0 +1,175 @@
+"""Arrays as images: embeddings (N, D) or pictures (N, C, H, W)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.errors import DataError
+from adagc.images.base import SceneDataset
+from adagc.images.cached import band_names
+
+KEYS = ("images", "embeddings", "features", "x", "X")  # what the array may be called in a file
+SUFFIXES = (".npy", ".npz", ".safetensors")
+
+
+class ArrayScenes(SceneDataset):
+    """Images or embeddings from an array in memory or mapped from a file."""
+
+    def __init__(
+        self,
+        array: NDArray[Any],
+        names: Sequence[str] | None = None,
+        bands: Sequence[str] | None = None,
+        *,
+        source: str = "array",
+    ) -> None:
+        _check(array, source)
+        self._array = array
+        self._source = source
+        width = max(5, len(str(max(len(array) - 1, 0))))
+        self.names = tuple(names) if names is not None else _numbers(len(array), width)
+        if len(self.names) != len(array) or len(set(self.names)) != len(array):
+            raise DataError(
+                f"{source}: {len(set(self.names))} different names for {len(array)} rows; "
+                f"give one name per row"
+            )
+        self.shape = tuple(array.shape[1:])
+        self.dtype = array.dtype.newbyteorder("=")
+        if array.ndim == 2 and bands is None:
+            bands = [f"feature_{i}" for i in range(1, array.shape[1] + 1)]
+        self.bands = band_names(array.shape[1], bands)
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """See `SceneDataset.gather`."""
+        return np.take(self._array, rows, axis=0).astype(self.dtype, copy=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if isinstance(self._array, np.memmap) and Path(self._source).suffix == ".npy":
+            state["_array"] = None  # a worker process maps the file itself
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._array is None:
+            self._array = np.load(self._source, mmap_mode="r", allow_pickle=False)
+
+
+def pooled(images: SceneDataset, *, chunk: int = 256) -> ArrayScenes:
+    """Every image or feature map as its mean over positions, computed once and held in memory.
+
+    The test of a run, and the next run on the same opened data, get what the first one computed.
+    """
+    known = _POOLED.get(images)
+    if known is not None:
+        return known
+    values = np.empty((len(images), images.shape[0]), dtype=np.float32)
+    for start in range(0, len(images), chunk):
+        rows = np.arange(start, min(start + chunk, len(images)))
+        values[rows] = images.gather(rows).mean(axis=(2, 3), dtype=np.float32)
+    made = _POOLED[images] = ArrayScenes(values, images.names, images.bands)
+    return made
+
+
+# As long as the images themselves are in use.
+_POOLED: WeakKeyDictionary[SceneDataset, ArrayScenes] = WeakKeyDictionary()
+
+
+def open_arrays(
+    root: Path, *, names: Path | Sequence[str] | None = None, bands: Sequence[str] | None = None
+) -> ArrayScenes:
+    """The images alone; arguments as for `array_collection`."""
+    root = Path(root)
+    path = array_file(root)
+    if path is None:
+        raise DataError(
+            f"{root}: no array here; expected a file ending in {', '.join(SUFFIXES)} or a folder "
+            f"with images.npy or embeddings.npy"
+        )
+    array, inside = _load(path)
+    if names is None and root.is_dir() and (root / "names.txt").is_file():
+        names = root / "names.txt"
+    if isinstance(names, (str, Path)):
+        names = _lines(beside(path.parent, Path(names)) or Path(names))
+    return ArrayScenes(array, names if names is not None else inside, bands, source=str(path))
+
+
+def array_file(root: Path) -> Path | None:
+    """The array that a path stands for; None if it is something else."""
+    if root.is_file():
+        return root if root.suffix.lower() in SUFFIXES else None
+    wanted = [root / f"{stem}{suffix}" for stem in KEYS[:2] for suffix in SUFFIXES]
+    return next((path for path in wanted if path.is_file()), None)
+
+
+def _load(path: Path) -> tuple[NDArray[Any], list[str] | None]:
+    try:
+        if path.suffix.lower() == ".npy":
+            return np.load(path, mmap_mode="r", allow_pickle=False), None
+        if path.suffix.lower() == ".npz":
+            with np.load(path, allow_pickle=False) as content:
+                names = content["names"].astype(str).tolist() if "names" in content else None
+                return content[_key(path, content.files)], names
+        from safetensors import safe_open
+
+        with safe_open(path, framework="np") as content:
+            return content.get_tensor(_key(path, list(content.keys()))), None
+    except DataError:
+        raise
+    except Exception as error:  # each format's parser raises its own
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path}: cannot be read ({reason}); save it again as .npy") from error
+
+
+def _key(path: Path, keys: Sequence[str]) -> str:
+    arrays = [key for key in keys if key != "names"]
+    for key in KEYS:
+        if key in arrays:
+            return key
+    if len(arrays) != 1:
+        raise DataError(f"{path}: holds {', '.join(arrays)}; call the one to use {KEYS[0]!r}")
+    return arrays[0]
+
+
+def _bands_last(shape: tuple[int, ...]) -> bool:
+    """Whether (N, a, b, c) looks like rows, columns, bands rather than bands, rows, columns."""
+    _, first, second, last = shape
+    if second == last:  # square pictures, or feature maps of 1280 x 3 x 3
+        return False
+    return first == second > last or last <= 4 < first
+
+
+def _check(array: NDArray[Any], source: str) -> None:
+    if array.dtype.kind not in "iuf":
+        raise DataError(f"{source}: holds {array.dtype} values; save integers or real numbers")
+    if array.ndim not in (2, 4) or 0 in array.shape:
+        raise DataError(f"{source}: shape {array.shape} is neither N x D nor N x C x H x W")
+    if array.ndim == 4 and _bands_last(array.shape):
+        raise DataError(
+            f"{source}: shape {array.shape} has its bands last; save np.moveaxis(array, -1, 1)"
+        )
+
+
+def _numbers(count: int, width: int) -> tuple[str, ...]:
+    return tuple(f"{i:0{width}d}" for i in range(count))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as a list of names ({error})") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def beside(folder: Path, path: Path | None) -> Path | None:
+    """The path, looked for in the folder if it is not where it says."""
+    if path is None or Path(path).exists() or not (folder / path).exists():
+        return path
+    return folder / path

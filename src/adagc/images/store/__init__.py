@@ -1,0 +1,1 @@
+"""Images decoded once, in one memory-mapped array per folder and size."""

@@ -1,0 +1,182 @@
+"""Filling an image cache: what still holds is copied, the rest is decoded side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.errors import DataError
+from adagc.images.decode import Shape, load, peek
+from adagc.images.progress import progress
+from adagc.images.store.index import Index, Peek, Stamp, map_array, publish
+
+CHUNK: Final = 512  # images between two flushes: what a killed build can lose
+WORKERS: Final = min(8, os.cpu_count() or 1)
+
+
+def build(
+    root: Path, stamps: list[Stamp], folder: Path, old: Index | None, size: int | None, alpha: bool
+) -> Index:
+    """Write a new array and publish it; the caller holds the folder's lock.
+
+    Args:
+        root: Folder of the source files.
+        stamps: The files as they are now.
+        folder: Where the cache is.
+        old: The published state, whose rows are taken over where they still hold.
+        size: Side length, None to choose one.
+        alpha: Keep bands declared as transparency.
+    """
+    peeks = _peek_all(root, stamps, old, alpha)
+    if not peeks:
+        complain(root, [stamp[0] for stamp in stamps], len(stamps))
+    bands, dtype = agree(peeks)
+    side = size or common_side([shape for shape, _ in peeks.values()])
+    todo = [stamp for stamp in stamps if stamp in peeks]
+    shape = (len(todo), bands, side, side)
+    donors = list(_donors(folder, old, shape[1:], dtype))
+    leftovers = [p for p in folder.iterdir() if p.name.startswith("images-")]
+
+    path = folder / f"images-{secrets.token_hex(6)}.npy"
+    array = _allocate(path, shape, dtype)
+    rows = {stamp: row for row, stamp in enumerate(todo)}
+    with path.with_suffix(".jsonl").open("w", encoding="utf-8") as journal:
+        for stamp in _fill(array, root, rows, donors, journal, alpha):
+            rows[stamp] = -1
+    rows |= {stamp: -1 for stamp in stamps if stamp not in peeks}
+    publish(folder, path, rows, peeks)
+    for file in [*leftovers, path.with_suffix(".jsonl")]:
+        file.unlink(missing_ok=True)
+    return Index(path, map_array(path), rows, peeks)
+
+
+def _peek_all(root: Path, stamps: list[Stamp], old: Index | None, alpha: bool) -> dict[Stamp, Peek]:
+    """Shape and dtype of every file whose header can be read."""
+
+    def one(stamp: Stamp) -> Peek | None:
+        if old is not None and stamp in old.peeks:
+            return old.peeks[stamp]
+        try:
+            return peek(root / stamp[0], alpha=alpha)
+        except DataError:
+            return None
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        found = zip(stamps, pool.map(one, stamps), strict=True)
+        return {stamp: seen for stamp, seen in found if seen is not None}
+
+
+def agree(peeks: dict[Stamp, Peek]) -> tuple[int, np.dtype[Any]]:
+    """The band count and dtype that all files share; a mix is an error with two examples."""
+    bands: dict[int, str] = {}
+    depths: dict[str, str] = {}
+    for (file, _, _), (shape, dtype) in peeks.items():
+        bands.setdefault(shape[0], file)
+        # floats of any length mix; an 8-bit picture among 16-bit ones has another scale
+        depths.setdefault("float" if dtype.kind == "f" else dtype.name, file)
+    for what, seen in (("bands", bands), ("depths", depths)):
+        if len(seen) > 1:
+            (a, first), (b, second) = list(seen.items())[:2]
+            raise DataError(
+                f"images of different {what}: {first} has {a}, {second} has {b}; "
+                f"keep one kind per folder or convert them"
+            )
+    return next(iter(bands)), np.result_type(*{dtype for _, dtype in peeks.values()})
+
+
+def common_side(shapes: Sequence[Shape]) -> int:
+    """The side all images share, otherwise the median side, at most 256."""
+    if len({shape[1:] for shape in shapes}) == 1 and shapes[0][1] == shapes[0][2]:
+        return shapes[0][1]
+    sides = np.array([shape[1:] for shape in shapes])
+    return int(min(np.median(sides), 256))
+
+
+def _donors(
+    folder: Path, old: Index | None, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Iterator[tuple[NDArray[Any], dict[Stamp, int]]]:
+    """Arrays that hold finished rows of the wanted shape: the published one, killed builds."""
+    if old is not None and old.array.shape[1:] == shape and old.array.dtype == dtype:
+        yield old.array, old.rows
+    for journal in folder.glob("images-*.jsonl"):
+        done: dict[Stamp, int] = {}
+        for line in journal.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):  # a torn last line
+                file, length, mtime, row = json.loads(line)
+                done[file, length, mtime] = row
+        with contextlib.suppress(OSError, ValueError):
+            array = map_array(journal.with_suffix(".npy"))
+            if array.shape[1:] == shape and array.dtype == dtype:
+                yield array, done
+
+
+def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        # a full disk must be an error now: written through a map later, it would kill the process
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            path.unlink()
+            raise DataError(
+                f"{path.parent}: no room for {array.nbytes / 1e9:.1f} GB of decoded images; "
+                f"free some space or set ADAGC_CACHE to another disk"
+            ) from error
+    return array
+
+
+def _fill(
+    array: np.memmap[Any, Any],
+    root: Path,
+    rows: dict[Stamp, int],
+    donors: Sequence[tuple[NDArray[Any], dict[Stamp, int]]],
+    journal: TextIO,
+    alpha: bool,
+) -> Iterator[Stamp]:
+    """Write every row, by copy or by decoding; yield the files that cannot be decoded."""
+
+    def one(item: tuple[Stamp, int]) -> bool:
+        stamp, row = item
+        for source, done in donors:
+            if done.get(stamp, -1) >= 0:
+                array[row] = source[done[stamp]]
+                return True
+        try:
+            array[row] = load(root / stamp[0], array.shape[-1], alpha=alpha)
+        except DataError:
+            return False
+        return True
+
+    items = list(rows.items())
+    with ThreadPoolExecutor(WORKERS) as pool, progress("decoding images", len(items)) as advance:
+        for start in range(0, len(items), CHUNK):
+            chunk = items[start : start + CHUNK]
+            good = list(pool.map(one, chunk))
+            array.flush()
+            for (stamp, row), fine in zip(chunk, good, strict=True):
+                if fine:
+                    journal.write(json.dumps([*stamp, row]) + "\n")
+                else:
+                    yield stamp
+            journal.flush()
+            advance(len(chunk))
+
+
+def complain(root: Path, bad: Sequence[str], total: int) -> None:
+    """Raise if there are unreadable files."""
+    if bad:
+        names = ", ".join(bad[:3]) + (", ..." if len(bad) > 3 else "")
+        raise DataError(
+            f"{root}: {len(bad)} of {total} images cannot be read ({names}); "
+            f"run adagc inspect, or pass skip_unreadable"
+        )

@@ -1,0 +1,1 @@
+"""Made-up Sentinel-like scenes."""

@@ -1,0 +1,36 @@
+"""Predictions of a network for any images."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from adagc.images.base import SceneDataset
+
+
+@torch.no_grad()
+def predict(
+    network: nn.Module,
+    images: SceneDataset,
+    rows: NDArray[np.int64],
+    *,
+    batch_size: int | None = None,
+    device: torch.device | str = "cpu",
+) -> NDArray[np.float32]:
+    """(len(rows), C) probabilities in evaluation mode, every row, in order.
+
+    Batches are of 64 images or of 256 embeddings, which are so small that calls would cost more.
+    """
+    if batch_size is None:
+        batch_size = 64 if len(images.shape) > 1 else 256
+    was_training = network.training
+    network.eval()
+    parts = []
+    for start in range(0, len(rows), batch_size):
+        values = torch.from_numpy(images.gather(rows[start : start + batch_size]))
+        logits = network(values.to(device).to(torch.float32))
+        parts.append(logits.float().sigmoid().cpu().numpy())
+    network.train(was_training)
+    return np.concatenate(parts)

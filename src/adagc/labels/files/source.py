@@ -1,0 +1,65 @@
+"""The text of a label file, or one clear line about why there is none."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from adagc.errors import LabelFileError
+from adagc.suggest import hint
+
+
+def open_text(path: Path) -> io.TextIOWrapper:
+    """The lines of a UTF-8 file, with or without byte order mark, ends of lines as they are.
+
+    The bytes are read once and checked as a whole, so that nothing can fail to decode later.
+
+    Raises:
+        LabelFileError: missing, a folder, not readable, not text, not UTF-8.
+    """
+    data = _read(path)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise LabelFileError(f"{path} is UTF-16 text; save it as UTF-8 (in Excel: 'CSV UTF-8')")
+    if data.startswith(b"PK\x03\x04"):
+        raise LabelFileError(f"{path} is a workbook or zip archive, not text; save it as CSV UTF-8")
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise LabelFileError(
+            f"{path}, line {_line(data, nul)}: NUL at byte {nul}, this is not a text file; "
+            "give a CSV file, saved as UTF-8"
+        )
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LabelFileError(
+            f"{path}, line {_line(data, error.start)}: byte {error.start} "
+            f"(0x{data[error.start]:02x}) is not UTF-8; save it as UTF-8"
+        ) from None
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        folder = path.parent
+        if not folder.is_dir():
+            raise LabelFileError(
+                f"{path}: there is no folder {str(folder)!r}; correct the path"
+            ) from None
+        others = sorted(other.name for other in folder.iterdir() if other.is_file())
+        raise LabelFileError(
+            f"{path}: there is no such file" + (hint(path.name, others) or "; correct the path")
+        ) from None
+    except IsADirectoryError:
+        raise LabelFileError(f"{path} is a folder; give the label file inside it") from None
+    except OSError as error:
+        raise LabelFileError(
+            f"{path} cannot be read ({error.strerror}); check the path and its permissions"
+        ) from None
+
+
+def _line(data: bytes, position: int) -> int:
+    """1-based line of a byte, whichever way lines end."""
+    before = data[:position].replace(b"\r\n", b"\n")
+    return 1 + before.count(b"\n") + before.count(b"\r")

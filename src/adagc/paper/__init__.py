@@ -1,0 +1,1 @@
+"""What reproduces the paper: its ablations, propositions, figures and printed values."""

@@ -1,0 +1,145 @@
+"""Which classes suffer from missing labels, and whom a method helps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.paper.canvas import COLOURS, COLUMN, MARKERS, PAGE, figure, in_style
+from adagc.paper.figures.frame import GREY, Handle, legend_above, lettered
+from adagc.paper.figures.reading import CEILING, FLOOR, OURS, NothingToDrawError, Reading
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from adagc.bench.results import Result, Results
+
+CHOSEN = (FLOOR, "WAN", OURS, CEILING)
+_LONGEST = 27  # letters of a class name
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """One scenario: means over seeds in per cent, classes in the order of falling flip rate."""
+
+    classes: tuple[str, ...]
+    flip_rates: NDArray[np.float64]  # NaN for a class that no training image contains
+    precisions: dict[str, NDArray[np.float64]]  # average precision by row; NaN if not in the test
+
+
+@in_style
+def draw_classes(several: Sequence[Results], reading: Reading) -> Figure:
+    """Average precision (AP) of every class for a few methods, beside its flip rate."""
+    found: dict[str, ByClass] = {}
+    for results in several:
+        table = by_class(results, reading)
+        if table is not None:
+            found.setdefault(results.scenario, table)
+    if not found:
+        raise NothingToDrawError(
+            f"no finished, tested run of {', '.join(CHOSEN)} whose labels' flip rates are known:"
+            f" adagc bench SCENARIO --methods {FLOOR} WAN {OURS} '{CEILING}'"
+        )
+    across = min(2, len(found))
+    rows = math.ceil(len(found) / across)
+    tallest = max(len(table.classes) for table in found.values())
+    made, axes = figure(
+        COLUMN if across == 1 else PAGE,
+        rows * (0.145 * tallest + 0.75) + 0.2,
+        rows=rows,
+        columns=2 * across,
+        gridspec_kw={"width_ratios": [5, 2] * across},
+    )
+    entries: dict[str, Handle] = {}
+    for number, (scenario, table) in enumerate(found.items()):
+        wide, slim = axes[2 * number : 2 * number + 2]
+        wide.set_title(lettered(scenario, number, len(found)))
+        entries |= _draw_precisions(wide, table)
+        _draw_flip_rates(slim, table)
+    for spare in axes[2 * len(found) :]:
+        spare.remove()
+    legend_above(made, {name: entries[name] for name in CHOSEN if name in entries})
+    return made
+
+
+def by_class(results: Results, reading: Reading) -> ByClass | None:
+    """The chosen methods of a scenario, those that are there; None without any."""
+    precisions, rates, classes = {}, [], None
+    for label in CHOSEN:
+        runs = results.of(label) if label in results.labels else []
+        tested = [(run, scores) for run in runs if (scores := reading.scores(run)) is not None]
+        if not tested:
+            continue
+        precisions[label] = _mean([scores.per_class.average_precision for _, scores in tested])
+        rates += [found for run, _ in tested if (found := _flip_rates(run)) is not None]
+        classes = tested[0][0].run.read_json("scores.json")["classes"]
+    if classes is None or not rates:
+        return None
+    flip_rates = _mean(rates)
+    order = sorted(range(len(classes)), key=lambda c: (-np.nan_to_num(flip_rates[c], nan=-1), c))
+    return ByClass(
+        tuple(classes[c] for c in order),
+        100 * flip_rates[order],
+        {label: 100 * values[order] for label, values in precisions.items()},
+    )
+
+
+def _flip_rates(result: Result) -> list[float] | None:
+    """beta_c, the share of a class's images in which nobody named it."""
+    found: Any = result.run.read_json("labels.json").get("flip_rates")
+    return [math.nan if beta is None else beta for beta in found["beta"]] if found else None
+
+
+def _mean(several: Sequence[Sequence[float] | NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Over seeds, where there is a value."""
+    values = np.array(several, np.float64)
+    known = ~np.isnan(values)
+    sums = np.where(known, values, 0).sum(axis=0)
+    return np.where(known.any(axis=0), sums / np.maximum(known.sum(axis=0), 1), np.nan)
+
+
+def _draw_precisions(ax: Axes, table: ByClass) -> dict[str, Handle]:
+    places = np.arange(len(table.classes))
+    every = np.array(list(table.precisions.values()))
+    known = ~np.isnan(every).all(axis=0)
+    low, high = np.nanmin(every[:, known], axis=0), np.nanmax(every[:, known], axis=0)
+    ax.hlines(places[known], low, high, color="#bbbbbb", linewidth=1, zorder=1)
+    drawn: dict[str, Handle] = {}
+    for label, values in table.precisions.items():
+        index = CHOSEN.index(label)
+        # The two ends of the scale are rings, which show what lies under them.
+        ring = label in (FLOOR, CEILING)
+        (drawn[label],) = ax.plot(
+            values,
+            places,
+            MARKERS[index],
+            color=COLOURS[index],
+            markerfacecolor="none" if ring else COLOURS[index],
+            markersize=4.5 if ring else 4,
+            zorder=3 if ring else 2,
+        )
+    ax.set_yticks(places, [_shortened(name) for name in table.classes])
+    ax.set_ylim(len(places) - 0.4, -0.6)
+    ax.set_xlabel("AP (%)")
+    return drawn
+
+
+def _draw_flip_rates(ax: Axes, table: ByClass) -> None:
+    places = np.arange(len(table.classes))
+    ax.barh(places, np.nan_to_num(table.flip_rates), height=0.6, color=GREY)
+    ax.set_yticks(places, [""] * len(places))
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(places) - 0.4, -0.6)
+    ax.set_xlim(0, 100)
+    ax.set_xticks([0, 50, 100])
+    ax.set_xlabel("flip rate (%)")
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1].rstrip(' ,-')}…"

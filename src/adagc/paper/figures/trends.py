@@ -1,0 +1,87 @@
+"""What AdaGC's trigger sees and what it cannot see: noisy and clean validation over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from adagc.paper.canvas import in_style
+from adagc.paper.figures.curves import Curve, curve, draw_curve, starts
+from adagc.paper.figures.frame import GREY, Handle, legend_above, panels
+from adagc.paper.figures.reading import FLOOR, OURS, NothingToDrawError, Reading, once
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from adagc.bench.results import Result, Results
+
+_MAP = "mean_average_precision"
+_NOISY, _CLEAN = ("noisy",), ("oracle", "validation")
+Lines = Mapping[str, tuple[str, ...]]  # name in the legend -> keys in a line of the history
+
+_TRENDS: Lines = {
+    "student, clean": (*_CLEAN, "network", _MAP),
+    "teacher, clean": (*_CLEAN, "teacher", _MAP),
+    "student, noisy": (*_NOISY, "network", _MAP),
+    "teacher, noisy": (*_NOISY, "teacher", _MAP),
+}
+_SMOOTHNESS: Lines = {
+    "network": (*_NOISY, "network", _MAP),
+    "averaged network": (*_NOISY, "averaged", _MAP),
+}
+
+
+@in_style
+def draw_trends(several: Sequence[Results], reading: Reading) -> Figure:
+    """Validation mAP of AdaGC's student and teacher on clean and on noisy labels."""
+    return _draw(once(several, OURS), OURS, _TRENDS, "validation mAP (%)")
+
+
+@in_style
+def draw_smoothness(several: Sequence[Results], reading: Reading) -> Figure:
+    """Noisy validation mAP of AN and of its averaged copy: what a trigger could watch."""
+    found = once(several, FLOOR)
+    return _draw(found, FLOOR, _SMOOTHNESS, "noisy validation mAP (%)", every_seed=True)
+
+
+def _draw(
+    runs: Mapping[str, Sequence[Result]],
+    title: str,
+    lines: Lines,
+    axis: str,
+    *,
+    every_seed: bool = False,
+) -> Figure:
+    if not runs:
+        raise NothingToDrawError(
+            f"no finished run of {title}: adagc bench SCENARIO --methods {title}"
+        )
+    read = {scenario: _read(one, lines) for scenario, one in runs.items()}
+    least = list(lines)[-1]  # the line that a trigger could watch
+    shown = {scenario: curves for scenario, curves in read.items() if least in curves}
+    if not shown:
+        raise NothingToDrawError(
+            f"the histories of {title} know no {least!r}: train with --average 0.999"
+        )
+    made, axes = panels(list(shown), height=2.5, across=2)
+    entries: dict[str, Handle] = {}
+    for ax, (scenario, curves) in zip(axes, shown.items(), strict=True):
+        for index, name in enumerate(lines):
+            if name in curves:
+                entries[name] = draw_curve(
+                    ax, curves[name], index, len(lines), every_seed=every_seed
+                )
+        for epoch in starts(result.run.history for result in runs[scenario]):
+            mark = ax.axvline(epoch, color=GREY, linewidth=0.9, zorder=1)
+            entries["calibration starts"] = mark
+        ax.set_xlabel("epoch")
+        ax.set_ylabel(axis)
+    legend_above(made, entries)
+    return made
+
+
+def _read(runs: Sequence[Result], lines: Lines) -> dict[str, Curve]:
+    """Those of the lines that the histories know."""
+    histories = [result.run.history for result in runs]
+    found = {name: curve(histories, *keys) for name, keys in lines.items()}
+    return {name: one for name, one in found.items() if one is not None}

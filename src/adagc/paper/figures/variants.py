@@ -1,0 +1,140 @@
+"""The same method with one thing changed: curves by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adagc.paper.canvas import PAGE, figure, in_style
+from adagc.paper.figures.curves import Curve, curve, draw_curve, starts
+from adagc.paper.figures.frame import MOST, Handle, legend_above, lettered
+from adagc.paper.figures.reading import OURS, NothingToDrawError, Reading
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from adagc.bench.results import Results
+
+Quantities = Mapping[str, tuple[str, ...]]  # heading -> keys in a line of the history
+
+VALIDATION: Quantities = {
+    "validation mAP": ("oracle", "validation", "teacher", "mean_average_precision"),
+    "validation mF1": ("oracle", "validation", "teacher", "mean_f1"),
+}
+PSEUDO_LABELS: Quantities = {
+    "pseudo-labels: mAP": ("oracle", "pseudo_labels", "mean_average_precision"),
+    # Over entries that nobody looked at, all classes together; histories hold no mean over them.
+    "pseudo-labels: F1": ("oracle", "pseudo_labels", "f1"),
+    **VALIDATION,
+}
+TRIGGER_OPTIONS = frozenset({"trigger_epoch", "force_trigger", "minimum_warm_up", "restore"})
+PSEUDO_LABEL_OPTIONS = frozenset({"pseudo_labels"})
+
+
+@in_style
+def draw_triggers(several: Sequence[Results], reading: Reading) -> Figure:
+    """Validation of AdaGC's teacher for every way to start calibration."""
+    return _draw_study(several, TRIGGER_OPTIONS, VALIDATION, "trigger")
+
+
+@in_style
+def draw_pseudo_labels(several: Sequence[Results], reading: Reading) -> Figure:
+    """Quality of pseudo-labels and validation of the teacher for every way to make them."""
+    return _draw_study(several, PSEUDO_LABEL_OPTIONS, PSEUDO_LABELS, "pseudo-labels")
+
+
+def _draw_study(
+    several: Sequence[Results], options: frozenset[str], quantities: Quantities, study: str
+) -> Figure:
+    found: dict[str, tuple[Results, list[str]]] = {}
+    for results in several:
+        labels = variants(results, options)
+        if labels:
+            found.setdefault(results.scenario, (results, labels))
+    if not found:
+        raise NothingToDrawError(
+            f"no two finished variants of AdaGC that differ in nothing else: adagc ablate SCENARIO"
+            f" --studies {study}"
+        )
+    return draw_by_label(list(found.values()), quantities)
+
+
+def variants(results: Results, options: frozenset[str]) -> list[str]:
+    """The largest group of AdaGC's finished rows that differ in these options and nothing else."""
+    groups: dict[str, dict[str, str]] = {}
+    for label in results.labels:
+        told = next(job.options for job in results.jobs if job.label == label)
+        if results.method(label) != OURS or not results.of(label):
+            continue
+        rest = {key: value for key, value in told.items() if key not in options}
+        own = {key: value for key, value in told.items() if key in options}
+        # Two rows that were told the same are one variant.
+        same = groups.setdefault(json.dumps(rest, sort_keys=True), {})
+        same.setdefault(json.dumps(own, sort_keys=True), label)
+    largest = max(groups.values(), key=len, default={})
+    return list(largest.values()) if len(largest) > 1 else []
+
+
+@in_style
+def draw_by_label(
+    rows: Sequence[tuple[Results, Sequence[str]]], quantities: Quantities = VALIDATION
+) -> Figure:
+    """Curves by label: a row of panels for every scenario, a panel for every quantity.
+
+    A bar across a line says where calibration started. Of more than six labels the first six are
+    drawn.
+    """
+    read = [(results.scenario, _read(results, labels, quantities)) for results, labels in rows]
+    read = [(scenario, found) for scenario, found in read if found]
+    if not read:
+        raise NothingToDrawError(
+            "the histories hold no clean validation scores: train with --oracle true"
+        )
+    names = list(dict.fromkeys(label for _, found in read for label in found))
+    columns = len(quantities)
+    made, axes = figure(PAGE, 2.1 * len(read) + 0.3, rows=len(read), columns=columns)
+    entries: dict[str, Handle] = {}
+    for row, (scenario, found) in enumerate(read):
+        line = axes[row * columns : (row + 1) * columns]
+        for index, name in enumerate(names[:MOST]):
+            for ax, heading in zip(line, quantities, strict=True):
+                if name in found and heading in found[name].curves:
+                    entries[name] = _draw(ax, found[name], heading, index, len(names))
+        line[0].set_ylabel(f"{scenario} (%)")
+        for column, (ax, heading) in enumerate(zip(line, quantities, strict=True)):
+            ax.set_title(lettered(heading, row * columns + column, len(axes)))
+            ax.set_xlabel("epoch" if row == len(read) - 1 else "")
+    left_out = f"the first {MOST} of {len(names)} variants" if len(names) > MOST else ""
+    legend_above(made, {name: entries[name] for name in names[:MOST]}, title=left_out)
+    return made
+
+
+@dataclass(frozen=True)
+class _Variant:
+    curves: Mapping[str, Curve]  # by heading
+    starts: Sequence[int]  # epochs
+
+
+def _read(results: Results, labels: Sequence[str], quantities: Quantities) -> dict[str, _Variant]:
+    """The variants whose histories know any of the quantities."""
+    read = {}
+    for label in labels:
+        histories = [result.run.history for result in results.of(label)]
+        found = {heading: curve(histories, *keys) for heading, keys in quantities.items()}
+        known = {heading: one for heading, one in found.items() if one is not None}
+        if known:
+            read[label] = _Variant(known, starts(histories))
+    return read
+
+
+def _draw(ax: Axes, variant: _Variant, heading: str, index: int, of: int) -> Handle:
+    shown = variant.curves[heading]
+    drawn = draw_curve(ax, shown, index, of)
+    values = dict(zip(shown.epochs.tolist(), shown.mean.tolist(), strict=True))
+    for at in variant.starts:
+        if at in values:
+            ax.plot(at, values[at], "|", color=drawn.get_color(), markersize=9, zorder=3)
+    return drawn

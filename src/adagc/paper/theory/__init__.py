@@ -1,0 +1,1 @@
+"""The paper's propositions against what was seen."""

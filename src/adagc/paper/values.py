@@ -1,0 +1,46 @@
+"""The values that the paper prints, to stand beside ours: theirs, and on their data."""
+
+from __future__ import annotations
+
+import csv
+from functools import lru_cache
+from pathlib import Path
+
+from adagc.compare.reference import Reference, Value
+from adagc.errors import UsageError
+from adagc.types import METRICS
+
+_FILE = Path(__file__).with_name("paper.csv")
+_PRINTED = {
+    "reben-random": "Table III (reBEN-Random)",
+    "reben-dominant": "Table IV (reBEN-Dominant)",
+    "aid-random": "Table V (AID-Random)",
+    "aid-manual": "Table VI (AID-Manual)",
+}
+
+
+def known() -> list[str]:
+    """Scenarios of the paper."""
+    return list(_PRINTED)
+
+
+def values(scenario: str) -> Reference:
+    """What the paper prints for one of its scenarios."""
+    if scenario not in _PRINTED:
+        raise UsageError(
+            f"bench: paper: {scenario} names a table of which there are no values: choose from"
+            f" {', '.join(known())}, or leave it out"
+        )
+    return Reference(_PRINTED[scenario], _rows()[scenario])
+
+
+@lru_cache(maxsize=1)
+def _rows() -> dict[str, dict[str, dict[str, Value]]]:
+    found: dict[str, dict[str, dict[str, Value]]] = {}
+    with _FILE.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            found.setdefault(line["scenario"], {})[line["method"]] = {
+                metric.key: Value(float(line[metric.key]), float(line[f"{metric.key}_deviation"]))
+                for metric in METRICS
+            }
+    return found

@@ -1,0 +1,1 @@
+"""Options chosen by noisy validation labels."""
