@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adagc.errors import check_range
-from adagc.training.loop import Settings
+from adagc.training.settings import Settings
 
 
 @dataclass(frozen=True)

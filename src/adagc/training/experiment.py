@@ -101,7 +101,7 @@ def train(
         task,
         images,
         observed.train,
-        Validation(observed.val, observed.values[observed.val] > 0),
+        Validation(observed.val, observed.values[observed.val]),
         run.folder,
         settings,
         resume=resume,

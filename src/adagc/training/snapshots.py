@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,8 @@ class Snapshots:
         self,
         folder: Path,
         epoch: int,
-        networks: dict[str, nn.Module],
-        noisy: dict[str, Scores],
+        networks: Mapping[str, nn.Module],
+        noisy: Mapping[str, Scores],
     ) -> None:
         """Keep the weights of each network at its own best noisy validation epoch."""
         for name, scores in noisy.items():
