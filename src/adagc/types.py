@@ -25,7 +25,7 @@ class Batch:
     Mixup and strong views take a `Share` as they take a tensor (see `adagc.ranks`).
     """
 
-    images: Tensor | Share  # (B, bands, H, W) or (B, D), float32
+    images: Tensor | Share  # (B, bands, H, W) or (B, D), float32 unless torch's default differs
     observed: Tensor  # (B, C) int8: +1 seen, 0 nobody looked, -1 seen to be absent
     index: Tensor  # (B,) int64: row of each image in the training table
     generator: torch.Generator  # the only randomness a method may use; alike on all ranks

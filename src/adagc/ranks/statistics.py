@@ -79,7 +79,7 @@ def _statistics(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Ranks send means and sums of squares about them, not raw squares, which would cancel.
     """
     channels = values.shape[1]
-    variance, mean = torch.var_mean(values.float(), dim=_others(values), correction=0)
+    variance, mean = torch.var_mean(_precise(values), dim=_others(values), correction=0)
     count = mean.new_full((1,), values.numel() / channels)
     told = torch.cat([mean, variance * count, count])
     parts = [torch.empty_like(told) for _ in range(world())]
@@ -89,6 +89,11 @@ def _statistics(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     centre = (means * counts).sum(dim=0) / total
     spread = (squares + counts * (means - centre).square()).sum(dim=0) / total
     return centre, spread, total
+
+
+def _precise(values: Tensor) -> Tensor:
+    """In at least single precision, also under mixed precision."""
+    return values if values.dtype == torch.float64 else values.float()
 
 
 def _others(values: Tensor) -> list[int]:
@@ -116,9 +121,9 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, scale, count = ctx.saved_tensors
-        dy = gradients[0].float()
+        dy = _precise(gradients[0])
         shape = [1, -1] + [1] * (x.dim() - 2)
-        normal = (x.float() - mean.view(shape)) * scale.view(shape)
+        normal = (_precise(x) - mean.view(shape)) * scale.view(shape)
         # Of this rank's rows: the weights' own gradients, whose mean over ranks is taken later.
         of_bias = dy.sum(dim=_others(x))
         of_weight = (dy * normal).sum(dim=_others(x))
@@ -126,5 +131,5 @@ class _Normalise(torch.autograd.Function):
         sums = torch.cat([of_bias, of_weight])
         distributed.all_reduce(sums)
         along, across = (part.view(shape) for part in (sums / count).chunk(2))
-        dx = (dy - along - normal * across) * (weight.float() * scale).view(shape)
+        dx = (dy - along - normal * across) * (_precise(weight) * scale).view(shape)
         return dx.to(x.dtype), of_weight.to(weight.dtype), of_bias.to(weight.dtype), *[None] * 4

@@ -136,7 +136,7 @@ class Batches:
 
     def _finish(self, index: Tensor, values: Tensor, turns: Tensor) -> Tensor:
         """Raw values of these images as a batch has them: on the device, turned."""
-        images = values.to(self.device, non_blocking=True).to(torch.float32)
+        images = values.to(self.device, non_blocking=True).to(torch.get_default_dtype())
         if self.how == "dihedral":
             images = dihedral(images, turns[index])
         if images.ndim == 4:
