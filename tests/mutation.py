@@ -2,7 +2,7 @@
 
 Only tests that come by the changed line are run, found by one measured run of the suite; a change
 that they all survive is printed. Changes that cannot matter (messages, types, docstrings) are not
-made. It runs for as long as it is told, over places drawn at random, so that any stretch of it gives
+made. It runs for as long as it is told, over places drawn at random, so that any stretch gives
 a rate.
 
     python tests/mutation.py training methods/adagc.py methods/state.py ranks labels --minutes 60

@@ -15,8 +15,8 @@ over the whole batch, on any device.
 
 from adagc.ranks.gradients import GradientExchange
 from adagc.ranks.passes import Spread, gather, spread
+from adagc.ranks.processes import own, rank, wait, world
 from adagc.ranks.share import Share, mean_of_bands
-from adagc.ranks.world import own, rank, wait, world
 
 __all__ = [
     "GradientExchange",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from adagc.ranks.world import world
+from adagc.ranks.processes import world
 
 _BUCKET = 4 * 2**20  # bytes that travel together: enough to be worth a message, early enough
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, distributed, nn
 
+from adagc.ranks.processes import own, rank, world
 from adagc.ranks.share import Share
 from adagc.ranks.statistics import shared_statistics
-from adagc.ranks.world import own, rank, world
 
 Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, distributed
 
-from adagc.ranks.world import own, rank, world
+from adagc.ranks.processes import own, rank, world
 
 
 class Share:
@@ -70,13 +70,14 @@ class Share:
             raise RuntimeError("images that were made from others cannot be mixed once more")
         wanted, kept, count = own(partner).cpu(), own(share), world()
         here = wanted % count == rank()
-        coming = self._read(wanted[~here])
+        coming = None if bool(here.all()) else self._read(wanted[~here])
 
         def mix() -> Tensor:
             mine = self.mine
             others = torch.empty_like(mine)
             others[here] = mine[wanted[here] // count]
-            others[~here] = coming.result()
+            if coming is not None:
+                others[~here] = coming.result()
             return torch.lerp(others, mine, kept.view(-1, *[1] * (mine.dim() - 1)).to(mine.dtype))
 
         return Share(mix, self._total)

@@ -16,7 +16,7 @@ from torch import Tensor, distributed
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from adagc.ranks.world import world
+from adagc.ranks.processes import world
 
 
 @contextmanager
