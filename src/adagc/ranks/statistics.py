@@ -79,7 +79,8 @@ def _statistics(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Ranks send means and sums of squares about them, not raw squares, which would cancel.
     """
     channels = values.shape[1]
-    variance, mean = torch.var_mean(_precise(values), dim=_others(values), correction=0)
+    # Tens of times as fast as torch.var_mean where channels come last in memory.
+    mean, variance = torch.batch_norm_update_stats(_precise(values), None, None, 0.0)
     count = mean.new_full((1,), values.numel() / channels)
     told = torch.cat([mean, variance * count, count])
     parts = [torch.empty_like(told) for _ in range(world())]
@@ -96,10 +97,6 @@ def _precise(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
-def _others(values: Tensor) -> list[int]:
-    return [dim for dim in range(values.dim()) if dim != 1]
-
-
 class _Normalise(torch.autograd.Function):
     """y = w (x - mean) / sqrt(variance + eps) + b, with the gradient through mean and variance."""
 
@@ -114,22 +111,26 @@ class _Normalise(torch.autograd.Function):
         count: Tensor,
         eps: float,
     ) -> Tensor:
-        scale = torch.rsqrt(variance + eps)
-        ctx.save_for_backward(x, weight, mean, scale, count)
+        ctx.save_for_backward(x, weight, mean, variance, count)
+        ctx.eps = eps
         return functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, mean, scale, count = ctx.saved_tensors
-        dy = _precise(gradients[0])
-        shape = [1, -1] + [1] * (x.dim() - 2)
-        normal = (_precise(x) - mean.view(shape)) * scale.view(shape)
-        # Of this rank's rows: the weights' own gradients, whose mean over ranks is taken later.
-        of_bias = dy.sum(dim=_others(x))
-        of_weight = (dy * normal).sum(dim=_others(x))
-        # Of all rows: an image moves the mean and the variance that all others are judged by.
+        x, weight, mean, variance, count = ctx.saved_tensors
+        # As if mean and variance were constants; the sums of this rank's rows come along. They are
+        # the gradients of weight and bias, whose mean over ranks is taken with all others later.
+        dx, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+            gradients[0], x, weight, mean, variance, None, None, False, ctx.eps, [True] * 3
+        )
+        # An image also moves the mean and the variance that all images of all ranks are judged by.
         sums = torch.cat([of_bias, of_weight])
         distributed.all_reduce(sums)
-        along, across = (part.view(shape) for part in (sums / count).chunk(2))
-        dx = (dy - along - normal * across) * (_precise(weight) * scale).view(shape)
-        return dx.to(x.dtype), of_weight.to(weight.dtype), of_bias.to(weight.dtype), *[None] * 4
+        along, across = (sums / count).chunk(2)
+        scale = torch.rsqrt(variance + ctx.eps)
+        factor = _precise(weight) * scale
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        dx.sub_((factor * along).view(shape).to(dx.dtype))
+        slope = (factor * scale * across).view(shape)
+        dx.addcmul_(x - mean.view(shape).to(x.dtype), slope.to(dx.dtype), value=-1)
+        return dx, of_weight.to(weight.dtype), of_bias.to(weight.dtype), *[None] * 4
