@@ -27,7 +27,8 @@ from adagc.errors import DataError
 from adagc.images.array import array_file, open_arrays
 from adagc.images.cached import band_names
 from adagc.images.decode import Shape, read_image
-from adagc.images.normalisation import Moments, measure, unit_warnings
+from adagc.images.moments import Moments
+from adagc.images.normalisation import measure, unit_warnings
 from adagc.images.progress import progress
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.build import WORKERS

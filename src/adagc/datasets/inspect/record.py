@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adagc.images.normalisation import BandStatistics
+from adagc.images.moments import BandStatistics
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
