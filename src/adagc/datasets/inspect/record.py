@@ -45,7 +45,7 @@ class Inspection:
     """All that `adagc inspect` has to say."""
 
     root: str
-    kind: str  # "folder", "array" or the title of a published collection
+    kind: str  # what it is, in a few words
     images: Images
     labels: Labels | None
     truth: Labels | None
