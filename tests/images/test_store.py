@@ -16,8 +16,10 @@ import pytest
 from PIL import Image
 
 from adagc.errors import DataError
+from adagc.images.cached import CachedScenes
 from adagc.images.decode import load
 from adagc.images.moments import tally_images
+from adagc.images.normalisation import measure
 from adagc.images.scan import find_images
 from adagc.images.store import build as store_build
 from adagc.images.store import cache as store
@@ -330,6 +332,20 @@ def test_moments_are_kept_when_images_are_decoded(
     assert_moments(changed)  # of rows that were decoded, and of those taken over
     assert measured == []
     assert len(list((tmp_path / "c").glob("*/moments-*.npy"))) == 1  # the old ones are gone
+
+
+def test_statistics_of_cached_images_read_no_pixel(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = open_all(root, tmp_path / "c")
+    wanted = cache.gather(np.arange(5)).mean(axis=(0, 2, 3))
+
+    def refuse(*_: object) -> np.ndarray:
+        raise AssertionError("pixels were read")
+
+    monkeypatch.setattr(ImageCache, "gather", refuse)
+    found = measure(CachedScenes(cache, cache.files), np.arange(5))
+    np.testing.assert_allclose(found.mean, wanted)
 
 
 def test_moments_of_an_older_cache_are_measured_once(
