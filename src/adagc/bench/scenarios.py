@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from adagc.datasets.registry import find as find_data
 from adagc.errors import UsageError
 from adagc.methods import find
 from adagc.training.config import RunConfig
@@ -70,7 +71,9 @@ class Scenario:
         parts = [
             f"{config.epochs} epoch{'s' * (config.epochs > 1)}",
             f"batches of {config.batch_size}",
-            f"{config.scenes} training scenes" if config.data == "synthetic" else "",
+            f"{config.scenes} training scenes"
+            if "scenes" in find_data(config.data).options
+            else "",
             f"{config.share:.0%} of the training images" if config.share < 1 else "",
             f"options tuned ({self.tuned})" if self.tuned else "",
         ]

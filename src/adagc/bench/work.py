@@ -20,7 +20,7 @@ from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UnsuitedError
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
-from adagc.training.inputs import OPENED_BY, open_configured
+from adagc.training.inputs import open_configured, opened_by
 
 # A finished run is never continued; these are most of its size.
 _CHECKPOINTS = ("last.ckpt", "keep.ckpt")
@@ -140,9 +140,9 @@ def claimed(job: Job) -> Iterator[None]:
 def _collection(config: RunConfig) -> Collection:
     """The data of a job; opened once for all jobs of this process that share it."""
     blank, names = RunConfig(), RunConfig.__dataclass_fields__.keys()
-    others = {name: getattr(blank, name) for name in names - OPENED_BY}
+    others = {name: getattr(blank, name) for name in names - opened_by(config.data)}
     bands = None if config.bands is None else tuple(config.bands)
-    return _opened(replace(config, **others, bands=None), bands)
+    return _opened(replace(config, **{**others, "bands": None}), bands)
 
 
 @lru_cache(maxsize=2)

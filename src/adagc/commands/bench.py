@@ -172,6 +172,7 @@ def _add_running(parser: ArgumentParser) -> None:
 def chosen_scenarios(options: Namespace) -> list[Scenario]:
     """Those that `add_scenarios` asked for."""
     from adagc.bench.scenarios import load
+    from adagc.datasets.registry import DEFAULT, find
 
     found = [load(name) for name in options.scenarios]
     names = [scenario.name for scenario in found]
@@ -179,7 +180,7 @@ def chosen_scenarios(options: Namespace) -> list[Scenario]:
         raise UsageError("two scenarios have the same name: rename the folder of one")
     if options.scenes is not None:
         for scenario in found:
-            if scenario.settings.get("data") != "synthetic":
+            if "scenes" not in find(scenario.settings.get("data", DEFAULT)).options:
                 raise UsageError(f"--scenes is for made-up data, which {scenario.name} is not")
     if options.tuned is not None:
         found = [scenario.with_options(Path(options.tuned)) for scenario in found]
@@ -237,7 +238,9 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
 
 def _without_truth(job: Job) -> bool:
     """Data sets of one's own have clean labels only if they are given; the others bring theirs."""
-    return job.settings["data"] in ("folder", "array") and job.settings["truth"] is None
+    from adagc.datasets.registry import find
+
+    return not find(job.settings["data"]).brings_truth and job.settings["truth"] is None
 
 
 def _check_roots(jobs: Sequence[Job]) -> None:

@@ -122,20 +122,24 @@ def datasets(argv: list[str]) -> None:
     parser = make_parser("datasets", datasets, "adagc datasets")
     parser.add_argument("--json", action="store_true", help="Print one JSON object.")
     options = parse(parser, argv)
-    from adagc.datasets import KINDS
+    from adagc.datasets.registry import registry
 
+    known = registry().values()
     if options.json:
-        print_json(KINDS)
+        print_json({one.name: {"about": one.about, "options": one.settings} for one in known})
         return
     from rich.table import Table
 
     from adagc import console
 
-    table = Table(header_style="bold")
+    table = Table(
+        header_style="bold", caption="Observed labels (--labels or --scheme) go with all."
+    )
     table.add_column("--data")
     table.add_column("what it reads")
-    for name, text in KINDS.items():
-        table.add_row(name, text)
+    table.add_column("options")
+    for one in known:
+        table.add_row(one.name, one.about, " ".join(f"--{name}" for name in one.settings))
     console.stdout.print(table)
 
 

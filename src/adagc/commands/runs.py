@@ -41,16 +41,19 @@ def train(argv: list[str]) -> None:
     options = parse(parser, argv)
     from adagc import ranks
     from adagc.training.command import split_options
+    from adagc.training.experiment import open_configured
     from adagc.training.experiment import train as run_training
 
     quiet_start()
     config, method = split_options(options, method_class)
+    collection = open_configured(config)  # once, for training and for the report
     with console.progress_bar(method.title) as bar:
         run = run_training(
             config,
             method,
             options.out,
             resume=options.resume,
+            collection=collection,
             on_step=bar.step,
             on_epoch=bar.epoch,
         )
@@ -59,7 +62,7 @@ def train(argv: list[str]) -> None:
     if options.report:
         from adagc.report import write_report
 
-        write_report(run)
+        write_report(run, collection=collection)
     tested = run.path("scores.json").exists()
     if options.json:
         last = run.history[-1]

@@ -10,24 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from adagc.datasets.registry import DEFAULT, find, names
 from adagc.report.html import listed
 from adagc.report.record import Record
 
 MAP = "mean_average_precision"
-_DATA = {
-    "aid": "AID-multilabel",
-    "ucmerced": "UC Merced",
-    "synthetic": "synthetic scenes",
-}
 
 
 def data_name(record: Record) -> str:
     """The data set in a few words; of a path its last part only."""
-    kind = str(record.config.get("data", ""))
-    if kind in _DATA:
-        return _DATA[kind]
-    root = record.config.get("root")
-    return Path(root).name if root else {"array": "embeddings"}.get(kind, "own images")
+    kind, root = str(record.config.get("data", DEFAULT)), record.config.get("root")
+    if kind not in names():
+        return kind  # of a package that is not installed here
+    entry = find(kind)
+    return Path(root).name if root and entry.named_by_root else entry.title
 
 
 def supervision(record: Record) -> str:

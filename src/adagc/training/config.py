@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from adagc.datasets.registry import DEFAULT, find
 from adagc.errors import check_range
 from adagc.training.settings import Settings
 
@@ -14,7 +15,7 @@ class RunConfig(Settings):
     """One run: which images, which labels, which network, how to train.
 
     Args:
-        data: Kind of data set; "folder" for your own images.
+        data: Name of the data set (adagc datasets); "folder" for your own images.
         root: Folder (or array file) of the data set; not needed for synthetic scenes.
         size: Side in pixels that images are brought to.
         split_seed: Seed of the split into training, validation and test.
@@ -44,7 +45,7 @@ class RunConfig(Settings):
             never used.
     """
 
-    data: Literal["folder", "aid", "ucmerced", "array", "synthetic"] = "folder"
+    data: str = DEFAULT
     root: str | None = None
     size: int | None = None
     split_seed: int = 0
@@ -69,6 +70,7 @@ class RunConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        find(self.data)
         check_range("size", self.size, 1)
         check_range("split_seed", self.split_seed, 0)
         check_range("label_seed", self.label_seed, 0)

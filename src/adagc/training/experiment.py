@@ -17,13 +17,13 @@ from adagc import ranks
 from adagc.atomic import write_text
 from adagc.datasets.collection import Collection
 from adagc.errors import UnsuitedError, UsageError
-from adagc.labels import flip_rates, write_labels
+from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.models import Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
-from adagc.training.contents import contents
+from adagc.training.contents import contents, located
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, split_text
 from adagc.training.loop import Settings, Validation, fit
@@ -50,6 +50,7 @@ def train(
     *,
     resume: bool = False,
     collection: Collection | None = None,
+    labels: LabelTable | Path | str | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
 ) -> Run:
@@ -60,15 +61,20 @@ def train(
         method: Freshly built; `setup` is called here.
         out: The run folder.
         resume: Continue what is there.
-        collection: An already opened data set, instead of opening the configured one.
+        collection: An already opened data set, instead of opening the configured one; the label
+            file that came with it is not read again.
+        labels: What was observed, a table or a file, instead of the configured file.
         on_step: Called after every optimiser step.
         on_epoch: Called with every line of the history.
     """
-    collection = collection or open_configured(config)
+    table = labels if isinstance(labels, LabelTable) else None
+    if labels is not None:
+        config = replace(config, labels=None if table is not None else str(labels))
+    collection = collection or open_configured(config, labels=table)
     config = resolve(config, collection.images)
     observed = observe(
         collection,
-        labels=config.labels,
+        labels=located(vars(config), "labels") if table is None else table,
         scheme=config.scheme,
         label_seed=config.label_seed,
         share=config.share,
