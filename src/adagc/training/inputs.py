@@ -13,17 +13,10 @@ from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.training.config import RunConfig
 from adagc.training.runs import Run
-
-# The settings that decide which data is opened; all others leave it as it is.
-OPENED_BY = frozenset(
-    {
-        "data", "root", "size", "split_seed", "split", "labels", "truth", "bands", "cache",
-        "skip_unreadable", "scenes",
-    }
-)  # fmt: skip
+from adagc.training.settings import DataSettings
 
 
-def open_configured(config: RunConfig) -> Collection:
+def open_configured(config: DataSettings) -> Collection:
     """The data set a configuration names."""
     return open_collection(
         config.data,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError
 from adagc.labels import LabelTable, match, read_labels, simulate_dominant, simulate_random
+from adagc.training.settings import require_labels
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +69,7 @@ def observe(
 
     With a share below 1 only so many of the training images are used, drawn by the label seed.
     """
-    if (labels is None) == (scheme is None):
-        raise UsageError("say where labels come from: either --labels FILE or --scheme random")
+    require_labels(labels, scheme)
     if labels is not None:
         table = read_labels(Path(labels), classes=collection.classes)
         values = match(table, collection.images.names)
