@@ -31,7 +31,7 @@ from adagc.errors import UsageError
 from adagc.labels import LabelTable
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents
-from adagc.training.inputs import open_configured, opened_by
+from adagc.training.inputs import open_configured
 from conftest import CLASSES, make_truth
 
 SOURCES = Path(adagc.__path__[0])
@@ -182,7 +182,6 @@ def test_every_entry_says_what_it_is(name: str) -> None:
     assert entry.about
     assert set(entry.settings) <= set(registry_module.SETTINGS)
     assert entry.brings_truth == ("truth" not in entry.options)
-    assert opened_by(name) == {"data", *entry.settings}
 
 
 @pytest.mark.parametrize(

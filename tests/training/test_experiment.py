@@ -524,7 +524,7 @@ def test_one_label_per_image_is_no_truth(tmp_path, on_disk):
     ],
 )
 def test_senseless_numbers_are_refused(name, value):
-    with pytest.raises(UsageError, match=f"--{name} must be"):
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} must be"):
         RunConfig(**{name: value})
 
 
@@ -532,7 +532,9 @@ def test_senseless_numbers_are_refused(name, value):
     "options", [{"memory_momentum": 7.0}, {"balance": -1.0}, {"patience": 0}, {"weight": -2.0}]
 )
 def test_senseless_options_leave_no_folder(tmp_path, on_disk, options):
-    with pytest.raises(UsageError, match=f"--method.{next(iter(options))} must be"):
+    with pytest.raises(
+        UsageError, match=f"--method.{next(iter(options)).replace('_', '-')} must be"
+    ):
         train(RunConfig(**on_disk, epochs=2), AdaGC(**options), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -595,7 +595,9 @@ def test_training_knows_the_interface_of_methods_and_no_method():
             if id(node) in prose:  # a docstring may give a reason
                 continue
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("adagc.methods"):
-                assert node.module in allowed, f"{path.name} imports {node.module}"
+                # YAML files name methods: their reader looks names up, and knows none itself.
+                known = {"adagc.methods"} if path.name == "files.py" else set()
+                assert node.module in allowed | known, f"{path.name} imports {node.module}"
             elif isinstance(node, ast.Import):
                 assert not any(alias.name.startswith("adagc.methods") for alias in node.names)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):

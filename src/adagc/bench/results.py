@@ -11,11 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.bench.failures import failure_of, is_unsuited, reason
 from adagc.bench.jobs import Job, Status
-from adagc.bench.work import failure_of, is_unsuited, reason
 from adagc.errors import AdagcError
 from adagc.training.runs import Run
-from adagc.training.scoring import predictions_of, truth_of
 from adagc.types import Scores
 
 Choice = Literal["last", "best"]
@@ -39,10 +38,14 @@ class Result:
 
     def predictions(self, network: str, choice: Choice) -> NDArray[np.float32]:
         """(N, C) probabilities for the test images."""
+        from adagc.training.scoring import predictions_of
+
         return predictions_of(self.run)[f"{network}-{choice}"]
 
     def truth(self) -> NDArray[np.bool_]:
         """(N, C) clean labels of the test images."""
+        from adagc.training.scoring import truth_of
+
         return truth_of(self.run)
 
 

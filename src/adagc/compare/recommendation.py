@@ -11,7 +11,7 @@ from adagc.bench.results import Choice, Result, Results
 from adagc.compare.bootstrap import Difference, Resampled, resample
 from adagc.compare.tables import network_of
 from adagc.errors import AdagcError
-from adagc.methods import find
+from adagc.methods import outline
 
 NEAR = 0.01  # of mean average precision: as good as the leader for most purposes
 _CHEAPER = 0.95  # of the leader's cost; times that are closer are not worth a word
@@ -120,7 +120,7 @@ def recommend(
     unfinished = planned - len(results.finished) - failed
     tested = {label: _tested(results.of(label), network, choice) for label in results.labels}
     tested = {label: runs for label, runs in tested.items() if runs}
-    needs = {label: find(results.method(label)).needs for label in tested}
+    needs = {label: outline(results.method(label)).needs for label in tested}
     candidates = [label for label in tested if not needs[label] & {"truth", "priors"}]
     missing = _missing(results, network, tested, candidates)
     if missing:

@@ -7,7 +7,6 @@ listing it, looking at it before training, naming it in a report) is read from i
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from adagc import plugins
 from adagc.errors import UsageError
 from adagc.images.scan import beside
+from adagc.options import REQUIRED, Option, read
 from adagc.suggest import hint
 
 if TYPE_CHECKING:
@@ -103,12 +104,10 @@ class DataSet:
         found: Callable[..., Collection] = getattr(import_module(module), function)
         return found
 
-    @cached_property
-    def options(self) -> Mapping[str, inspect.Parameter]:
+    @property
+    def options(self) -> Mapping[str, Option]:
         """What it takes, read from the signature of the function that opens it."""
-        found = inspect.signature(self.opener).parameters
-        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        return {name: one for name, one in found.items() if one.kind not in spread}
+        return read(self.opener)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -124,8 +123,8 @@ class DataSet:
         strange = [_told(name) for name in given if name not in self.options]
         if strange:
             raise UsageError(f"--{strange[0]} means nothing for --data {self.name}: leave it out")
-        for name, parameter in self.options.items():
-            if name not in given and parameter.default is parameter.empty:
+        for name, option in self.options.items():
+            if name not in given and option.default is REQUIRED:
                 need = f"where the {self.name} data is" if name == "root" else "what it should be"
                 raise UsageError(f"--{_told(name)} is missing: say {need}")
         for name in given.keys() & _PATHS:
@@ -145,10 +144,15 @@ _registered: dict[str, DataSet] = {}
 
 
 def register(entry: DataSet) -> DataSet:
-    """Add a data set from outside the package; a name is given once."""
+    """Add a data set from outside the package; a name is given once.
+
+    The command line and worker processes know it if its module is named in ADAGC_PLUGINS or in an
+    entry point of the group `adagc.plugins`.
+    """
     if entry.name in _BUILT_IN or _registered.get(entry.name, entry) is not entry:
         raise UsageError(f"there is a data set {entry.name!r} already: choose another name")
     _registered[entry.name] = entry
+    plugins.remember(entry.home)
     return entry
 
 
@@ -159,6 +163,7 @@ def registry() -> dict[str, DataSet]:
 
 def names() -> tuple[str, ...]:
     """What --data may say."""
+    plugins.load()
     return (*_BUILT_IN, *_registered)
 
 
@@ -167,6 +172,7 @@ def find(name: str) -> DataSet:
     if name in _BUILT_IN:
         built_in: DataSet = import_module(f"adagc.datasets.{name}").DATASET
         return built_in
+    plugins.load()
     if name not in _registered:
         close = hint(name, names()) or f": choose from {', '.join(names())}"
         raise UsageError(f"there is no data set {name!r}{close}")

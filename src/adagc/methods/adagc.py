@@ -68,6 +68,7 @@ class AdaGC(Method):
     """
 
     title: ClassVar[str] = "AdaGC"
+    family: ClassVar[str] = "Proposed"
     paper: ClassVar[str] = (
         "Adaptive Gradient Calibration for Single-Positive Multi-Label Learning in Remote Sensing"
         " Image Scene Classification"

@@ -28,6 +28,8 @@ class Method(nn.Module, ABC):
     """
 
     title: ClassVar[str]  # as tables print it
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names it answers to
+    family: ClassVar[str] = "Other methods"  # the heading it stands under in tables
     paper: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset()
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning

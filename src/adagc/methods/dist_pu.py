@@ -53,6 +53,7 @@ class DistPU(Method):
     """
 
     title: ClassVar[str] = "Dist-PU"
+    family: ClassVar[str] = "PUL methods"
     paper: ClassVar[str] = (
         "Zhao et al., Dist-PU: Positive-Unlabeled Learning From a Label Distribution Perspective,"
         " CVPR 2022"

@@ -54,6 +54,7 @@ class LAC(Method):
     """
 
     title: ClassVar[str] = "LAC"
+    family: ClassVar[str] = "SPML methods"
     paper: ClassVar[str] = (
         "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive"
         " Labels, NeurIPS 2022"

@@ -48,6 +48,7 @@ class RCML(Method):
     """
 
     title: ClassVar[str] = "RCML"
+    family: ClassVar[str] = "RS-specific methods"
     paper: ClassVar[str] = (
         "Aksoy et al., Multi-Label Noise Robust Collaborative Learning for Remote Sensing Image"
         " Classification, TNNLS 2024"

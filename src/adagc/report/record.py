@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adagc.errors import AdagcError
+from adagc.options import read
 from adagc.training.runs import Run
 from adagc.types import in_order
 
@@ -64,14 +64,11 @@ class Record:
         found = _method_class(self.method)
         if found is None:
             return self.options
-        usual = {
-            name: parameter.default
-            for name, parameter in inspect.signature(found.__init__).parameters.items()
-        }
+        known = read(found)
         return {
             name: value
             for name, value in self.options.items()
-            if name in found.grid or value != usual.get(name, inspect.Parameter.empty)
+            if name in found.grid or name not in known or value != known[name].default
         }
 
     @property
@@ -154,10 +151,10 @@ class Record:
 
 
 def _method_class(title: str) -> Any:
-    from adagc.methods import find
+    from adagc.methods import outline
 
     try:
-        return find(title)
+        return outline(title)
     except AdagcError:  # made elsewhere, or by a version that knew more
         return None
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,19 @@ from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.models import Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
+from adagc.options import read
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents, located
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, split_text
-from adagc.training.loop import Settings, Validation, fit
+from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, observe
 from adagc.training.oracle import Oracle, Pair
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of
+from adagc.training.settings import Settings
 from adagc.types import Losses, Progress, Task
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,7 @@ log = logging.getLogger(__name__)
 
 def options_of(method: Method) -> dict[str, Any]:
     """The hyper-parameters of a method, read back from its constructor's signature."""
-    names = inspect.signature(type(method).__init__).parameters
-    return {name: getattr(method, name) for name in names if name not in ("self", "args", "kwargs")}
+    return {name: getattr(method, name) for name in read(type(method))}
 
 
 def train(
@@ -82,7 +82,7 @@ def train(
     testable = collection.truth is not None and len(collection.splits.get("test", ())) > 0
     if testable:
         check_classes(collection, collection.splits["test"], config.absent)
-    settings = Settings(**{name: getattr(config, name) for name in Settings.__dataclass_fields__})
+    settings = Settings.of(config)
     fabric = make_fabric(settings)  # before the task: ranks decide how an epoch is cut
     task = make_task(config, method, collection, observed)
     method.check(task)
@@ -92,7 +92,7 @@ def train(
     task = replace(task, fresh=fresh)
     network = fresh(config.seed)
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
-    record = {"method": {"title": method.title, **options_of(method)}, **asdict(config)}
+    record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
     if ranks.rank() == 0:
         begun = Run.start(out, record, resume=resume, contents=contents(record))
         _note_inputs(begun, collection, observed)

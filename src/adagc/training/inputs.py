@@ -14,20 +14,16 @@ from adagc.errors import AdagcError
 from adagc.labels import LabelTable
 from adagc.training.config import RunConfig
 from adagc.training.runs import Run
+from adagc.training.settings import DataSettings
 
 # May be given with any data set: labels that are not needed to open it are read for training, and
 # where decoded images are kept is a habit of the user.
 _ALWAYS = frozenset({"labels", "cache"})
 
 
-def opened_by(data: str) -> frozenset[str]:
-    """The settings that decide what is opened as this data set; all others leave it as it is."""
-    return frozenset({"data", *find(data).settings})
-
-
-def open_configured(config: RunConfig, *, labels: LabelTable | None = None) -> Collection:
+def open_configured(config: DataSettings, *, labels: LabelTable | None = None) -> Collection:
     """The data set a configuration names, with its observed labels or with these."""
-    entry, fields = find(config.data), RunConfig.__dataclass_fields__
+    entry, fields = find(config.data), DataSettings.__dataclass_fields__
     told = {name: value for name in SETTINGS if (value := getattr(config, name)) is not None}
     options = {
         SETTINGS[name]: value

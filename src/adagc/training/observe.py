@@ -13,6 +13,7 @@ from adagc.datasets.assemble import labels_of
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError
 from adagc.labels import LabelTable, match, simulate_dominant, simulate_random
+from adagc.training.settings import require_labels
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,7 @@ def observe(
     """
     if labels is None and scheme is None:
         labels = collection.observed
-    if (labels is None) == (scheme is None):
-        raise UsageError("say where labels come from: either --labels FILE or --scheme random")
+    require_labels(labels, scheme)
     if labels is not None and _came_with(collection, labels):
         assert collection.observed is not None
         assert collection.observed_values is not None
