@@ -21,9 +21,9 @@ from adagc.commands.bench import _complain
 from adagc.compare.recommendation import recommend
 from adagc.compare.tables import build
 from adagc.errors import AdagcError, UsageError
+from adagc.metrics import METRICS
 from adagc.paper.ablate import plan as plan_study
 from adagc.paper.ablate import studies
-from adagc.types import METRICS
 from tiny import write_scenario
 
 

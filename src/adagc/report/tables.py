@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from adagc.metrics import METRICS
 from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
 from adagc.report.html import bar, clamped, esc, listed, note, section, table
 from adagc.report.record import Record
-from adagc.types import METRICS
 
 
 def score_section(record: Record, others: Sequence[Record]) -> str:
-    """The seven metrics of every network of every run; without a test, the noisy ones."""
+    """All metrics of every network of every run; without a test, the noisy ones."""
     if not record.final:
         return _noisy_section(record)
     runs = [record, *(other for other in others if other.final)]
     rows = [(run, *entry) for run in runs for entry in _rows(run)]
     rivals = [row for row in rows if not row[0].clean] or rows
-    best = {
-        key: (max if way == "up" else min)(scores[key] for *_, scores in rivals)
-        for key, _, _, _, way in METRICS
-    }
+    best = {key: metric.best(scores for *_, scores in rivals) for key, metric in METRICS.items()}
     bounds = len(rivals) < len(rows)
     html = []
     previous = None
@@ -33,20 +30,17 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
         cells = [
             f'<td class="text">{esc(name)}</td><td class="text">{which} ({scores["epoch"]})</td>'
         ]
-        for key, _, scale, decimals, _ in METRICS:
-            text = f"{scores[key] * scale:.{decimals}f}"
-            mark = len(rivals) > 1 and row in rivals and scores[key] == best[key]
+        for key, metric in METRICS.items():
+            text = metric.shown(scores)
+            mark = text and len(rivals) > 1 and row in rivals and scores[key] == best[key]
             cells.append(f"<td>{f'<strong>{text}</strong>' if mark else text}</td>")
         html.append(
             f'<tr class="{style.strip()}"><th scope="row">{_run_name(run, runs)}</th>'
             f"{''.join(cells)}</tr>"
         )
         previous = run
-    headings = [
-        f"{esc(heading)}&nbsp;{'↑' if way == 'up' else '↓'}" for _, heading, _, _, way in METRICS
-    ]
     drawn = table(
-        ["Method", "Network", "Epoch", *headings], html, label="Test scores", style="scores"
+        ["Method", "Network", "Epoch", *_headings()], html, label="Test scores", style="scores"
     )
     lead = (
         f"{record.scores['images']:,} test images, clean labels, in per cent (coverage: a count)."
@@ -60,6 +54,14 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
     parts = [drawn, f'<p class="small">{esc(silent)}</p>' if silent else ""]
     parts += [f'<p class="small">{esc(remark)}</p>' for remark in remarks]
     return section("scores", "Scores", *parts, lead=lead)
+
+
+def _headings() -> list[str]:
+    """Of all metrics; what each one says is in its hover text."""
+    return [
+        f'<span title="{esc(metric.about)}">{esc(metric.heading)}&nbsp;{metric.arrow}</span>'
+        for metric in METRICS.values()
+    ]
 
 
 def _rows(run: Record) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -101,17 +103,12 @@ def _noisy_section(record: Record) -> str:
     for name, scores in last["noisy"].items():
         if name in record.twins:
             continue
-        cells = "".join(
-            f"<td>{scores[key] * scale:.{decimals}f}</td>" for key, _, scale, decimals, _ in METRICS
-        )
+        cells = "".join(f"<td>{metric.shown(scores)}</td>" for metric in METRICS.values())
         rows.append(f'<tr class="own"><th scope="row">{esc(record.shown(name))}</th>{cells}</tr>')
-    headings = [
-        f"{esc(heading)}&nbsp;{'↑' if way == 'up' else '↓'}" for _, heading, _, _, way in METRICS
-    ]
     return section(
         "scores",
         "Scores",
-        table(["Network", *headings], rows, label="Noisy validation scores", style="scores"),
+        table(["Network", *_headings()], rows, label="Noisy validation scores", style="scores"),
         note(
             "There are no clean test labels. These scores take every label that was not observed"
             " for absent: good for comparing runs, far below what the network is worth."
