@@ -22,7 +22,7 @@ LAYERS = (
     ("text",),
     ("methods",),
     ("training",),
-    ("report",),
+    ("report", "testing"),
     ("bench",),
     ("compare",),
     ("tuning",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import warnings
@@ -17,12 +16,13 @@ from torch import Tensor, nn
 from adagc import ranks
 from adagc.errors import UsageError
 from adagc.methods import find, registry
+from adagc.testing.processes import compare_states, in_ranks
 from adagc.training import checkpoint
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.fabric import make_fabric
 from adagc.training.loop import Settings
-from conftest import SPAWN, make_collection, make_labels, make_text
+from conftest import make_collection, make_labels, make_text
 
 METHODS = [*registry()]
 
@@ -45,40 +45,19 @@ def run_all(labels: str, out: str) -> None:
         train(config(labels, text), method(), folder, collection=collection)
 
 
-def one_of_two(rank: int, port: int, labels: str, out: str) -> None:
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
-        "GROUP_RANK": "0",
-    }  # fmt: skip
-    run_all(labels, out)
-
-
-def in_two(target, *arguments) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    both = [SPAWN.Process(target=target, args=(rank, port, *arguments)) for rank in (0, 1)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(300)
-        assert process.exitcode == 0
-
-
 def test_two_ranks_train_what_one_process_trains(tmp_path):
     """Every method of the registry: weights, state and files."""
     labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
     make_text(tmp_path / "names.csv")
     folders = tmp_path / "one", tmp_path / "two"
     run_all(labels, str(folders[0]))
-    in_two(one_of_two, labels, str(folders[1]))
+    in_ranks(run_all, labels, str(folders[1]))
     for place, title in enumerate(METHODS):
         one, two = (checkpoint.load(folder / str(place) / "last.ckpt") for folder in folders)
-        assert compare(title, one["network"], two["network"])
-        assert compare(title, one["averaged"], two["averaged"])
+        assert compare_states(title, one["network"], two["network"])
+        assert compare_states(title, one["averaged"], two["averaged"])
         stateful = any(isinstance(value, Tensor) for value in one["method"].values())
-        assert bool(compare(title, one["method"], two["method"])) == stateful
+        assert bool(compare_states(title, one["method"], two["method"])) == stateful
     names = [
         sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "events" not in str(p))
         for folder in folders
@@ -87,21 +66,6 @@ def test_two_ranks_train_what_one_process_trains(tmp_path):
     for place in range(len(METHODS)):
         lines = (folders[1] / str(place) / "history.jsonl").read_text().splitlines()
         assert len(lines) == 3  # the first rank alone writes
-
-
-def compare(title: str, one: dict, two: dict) -> int:
-    """How many tensors are the same but for rounding; labels and counts to the bit."""
-    assert one.keys() == two.keys()
-    count = 0
-    for name, value in one.items():
-        if isinstance(value, Tensor):
-            count += 1
-            if value.is_floating_point():
-                where = f"{title}: {name}"
-                torch.testing.assert_close(value, two[name], rtol=1e-3, atol=3e-4, msg=where)
-            else:
-                assert torch.equal(value, two[name]), f"{title}: {name}"
-    return count
 
 
 def test_the_command_under_torchrun(tmp_path):
@@ -122,12 +86,9 @@ def test_the_command_under_torchrun(tmp_path):
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def _spread(rank: int, port: int, out: str) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
-    )
-    torch.save(_all_of_it(), f"{out}/{rank}.pt")
+def _spread(out: str) -> None:
+    torch.distributed.init_process_group("gloo")
+    torch.save(_all_of_it(), f"{out}/{ranks.rank()}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -150,7 +111,7 @@ def _all_of_it() -> list[Tensor]:
 
 
 def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
-    in_two(_spread, str(tmp_path))
+    in_ranks(_spread, str(tmp_path))
     wanted = _all_of_it()
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
@@ -158,21 +119,20 @@ def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
             torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-def _statistics(rank: int, port: int, out: str) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
-    )
+def _statistics(out: str) -> None:
+    torch.distributed.init_process_group("gloo")
     network = nn.Sequential(nn.BatchNorm1d(2, momentum=1.0))
     ranks.spread(network, torch.tensor([[0.0, 1.0], [4.0, 5.0], [2.0, 1.0], [6.0, 5.0]]))
     own = network[0].running_mean.clone()
     ranks.mean_statistics(network)
-    torch.save([own, network[0].running_mean, network[0].num_batches_tracked], f"{out}/{rank}.pt")
+    torch.save(
+        [own, network[0].running_mean, network[0].num_batches_tracked], f"{out}/{ranks.rank()}.pt"
+    )
     torch.distributed.destroy_process_group()
 
 
 def test_ranks_agree_on_the_statistics_of_batch_normalisation(tmp_path):
-    in_two(_statistics, str(tmp_path))
+    in_ranks(_statistics, str(tmp_path))
     one, two = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     assert one[0].tolist() == [1.0, 1.0]  # each saw its own rows
     assert two[0].tolist() == [5.0, 5.0]
@@ -198,12 +158,16 @@ def train_one(labels: str, out: str) -> None:
     train(config(labels, None), method, out, collection=make_collection("images"))
 
 
-def one_of_two_by_srun(rank: int, port: int, labels: str, out: str) -> None:
-    os.environ |= {
+def srun(rank: int, count: int, port: int) -> dict[str, str]:
+    """The environment that srun gives to one of its tasks."""
+    return {
         "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0",
         "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_PROCID": str(rank),
         "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
     }  # fmt: skip
+
+
+def train_as_one_of_two(labels: str, out: str) -> None:
     train_one(labels, out)
     assert ranks.world() == 2
 
@@ -211,9 +175,9 @@ def one_of_two_by_srun(rank: int, port: int, labels: str, out: str) -> None:
 def test_two_tasks_of_srun_are_two_ranks(tmp_path):
     labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
     train_one(labels, str(tmp_path / "one"))
-    in_two(one_of_two_by_srun, labels, str(tmp_path / "two"))
+    in_ranks(train_as_one_of_two, labels, str(tmp_path / "two"), environment=srun)
     one, two = (checkpoint.load(tmp_path / name / "last.ckpt") for name in ("one", "two"))
-    assert compare("AdaGC", one["network"], two["network"])
+    assert compare_states("AdaGC", one["network"], two["network"])
 
 
 def test_one_process_in_a_larger_allocation_is_one_process(monkeypatch):
