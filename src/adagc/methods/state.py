@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from adagc.inference import probabilities
 from adagc.ranks import spread
 
 
@@ -84,6 +86,10 @@ class AveragedNetwork(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Logits of the averaged network."""
         return spread(cast(Callable[[Tensor], Tensor], self.network), images)
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """(B, C) what the averaged network deploys."""
+        return spread(partial(probabilities, self.network), images)
 
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:

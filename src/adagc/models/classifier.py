@@ -1,4 +1,4 @@
-"""Raw values in, one logit per class out."""
+"""Raw values in, one logit and one probability per class out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from torch.nn import functional
 
 from adagc.errors import AdagcError, DataError
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
-from adagc.models.heads import ClassMapHead, Head
-from adagc.models.label_wise import BottleneckHead, LabelWiseHead
+from adagc.models.heads import HEADS, Head
+from adagc.models.label_wise import LabelWiseHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
-
-AnyHead = Head | LabelWiseHead  # a class map is a Head, a bottleneck is label-wise
 
 
 class Normalise(nn.Module):
@@ -52,7 +50,7 @@ class Classifier(nn.Module):
     """Normalisation, backbone and head; `copy.deepcopy` gives an independent twin."""
 
     def __init__(
-        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: AnyHead
+        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: Head
     ) -> None:
         super().__init__()
         if len(normalise.mean) not in {spec.shape[0], 1}:
@@ -84,10 +82,19 @@ class Classifier(nn.Module):
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D)."""
-        features = self.feature_map(x) if self.head.on_map else self.embed(x)
-        logits: Tensor = self.head(features)
+        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D): what is trained."""
+        logits: Tensor = self.head(self._features(x))
         return logits
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """(B, C) float32 what the network says of raw inputs, as its head defines it.
+
+        Whoever deploys a network calls this, never a function of the logits.
+        """
+        return self.head.probabilities(self._features(x))
+
+    def _features(self, x: Tensor) -> Tensor:
+        return self.feature_map(x) if self.head.on_map else self.embed(x)
 
     def label_embeddings(self, x: Tensor) -> Tensor:
         """One vector per class, (B, C, width of the head), of which `head.logits` makes logits."""
@@ -164,7 +171,7 @@ def build(
         )
         spec = dataclasses.replace(spec, weights=report.provenance)
     with _seeded(int(head_seed)):
-        head = _make_head(spec, backbone)
+        head = HEADS[spec.head.kind].build(spec, backbone)
     normalise = Normalise(
         torch.zeros(spec.shape[0]) if mean is None else mean,
         torch.ones(spec.shape[0]) if std is None else std,
@@ -173,24 +180,6 @@ def build(
     if isinstance(backbone, ImageBackbone):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return classifier
-
-
-def _make_head(spec: ModelSpec, backbone: Backbone) -> AnyHead:
-    wanted, classes, dropout = spec.head, len(spec.classes), spec.dropout
-    if wanted.kind == "linear":
-        return Head(backbone.width, classes, dropout=dropout)
-    if wanted.kind == "class-map":
-        if not backbone.pools_by_mean:
-            raise AdagcError(
-                f"backbone {spec.backbone} does more than average its features over positions, so "
-                "class maps do not add up to its logits: use another one, for example resnet50"
-            )
-        return ClassMapHead(backbone.map_width, classes, boost=wanted.boost, dropout=dropout)
-    if wanted.kind == "label-wise":
-        return LabelWiseHead(backbone.map_width, classes, width=wanted.width, dropout=dropout)
-    return BottleneckHead(
-        backbone.map_width, classes, width=wanted.width, latent=wanted.latent, dropout=dropout
-    )
 
 
 @contextmanager
