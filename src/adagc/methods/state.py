@@ -137,12 +137,15 @@ _Place = tuple[dict[str, Any], str]
 
 
 def _places(network: nn.Module) -> list[_Place]:
-    """Of every parameter and buffer, a shared one once."""
+    """Of every parameter and buffer, a shared one once.
+
+    Buffers that no file of weights has (thresholds) are settings of each network, not weights.
+    """
     found: dict[int, _Place] = {}
     for module in network.modules():
         for shelf in (module._parameters, module._buffers):
             for name, tensor in shelf.items():
-                if tensor is not None:
+                if tensor is not None and name not in module._non_persistent_buffers_set:
                     found.setdefault(id(tensor), (shelf, name))
     return list(found.values())
 

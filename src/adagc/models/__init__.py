@@ -1,6 +1,6 @@
 """Networks: a backbone, a head, and the normalisation that belongs to them."""
 
-from adagc.models.classifier import Classifier, Normalise, build
+from adagc.models.classifier import THRESHOLD, Classifier, Normalise, build
 from adagc.models.files import ModelDescription, load_model, read_description, save_model
 from adagc.models.heads import (
     HEADS,
@@ -16,6 +16,7 @@ from adagc.models.weights import LoadReport, load_weights, pretrained_normalisat
 
 __all__ = [
     "HEADS",
+    "THRESHOLD",
     "BottleneckHead",
     "ClassMapHead",
     "Classifier",

@@ -18,6 +18,8 @@ from adagc.models.label_wise import LabelWiseHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
 
+THRESHOLD = 0.5  # of every class of which nobody says otherwise
+
 
 class Normalise(nn.Module):
     """(x - mean) / std per band, part of the network so that no caller can forget or repeat it."""
@@ -49,6 +51,8 @@ class Normalise(nn.Module):
 class Classifier(nn.Module):
     """Normalisation, backbone and head; `copy.deepcopy` gives an independent twin."""
 
+    thresholds: Tensor  # (C,) float32: from which probability on a class counts as predicted
+
     def __init__(
         self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: Head
     ) -> None:
@@ -62,6 +66,9 @@ class Classifier(nn.Module):
         self.normalise = normalise
         self.backbone = backbone
         self.head = head
+        # Not weights: model.json says them, and files of weights stay what they were.
+        limits = torch.full((len(spec.classes),), THRESHOLD)
+        self.register_buffer("thresholds", limits, persistent=False)
 
     @property
     def width(self) -> int:
@@ -92,6 +99,29 @@ class Classifier(nn.Module):
         Whoever deploys a network calls this, never a function of the logits.
         """
         return self.head.probabilities(self._features(x))
+
+    def decide(self, probabilities: Tensor) -> Tensor:
+        """(B, C) bool which classes are predicted: probabilities of at least the threshold."""
+        return probabilities >= self.thresholds.to(probabilities.device)
+
+    def short_thresholds(self) -> list[float]:
+        """The thresholds for people and files: 0.3 where single precision has 0.300000012.
+
+        Read back in single precision they are the same to the bit.
+        """
+        return [float(str(value)) for value in self.thresholds.cpu().numpy()]
+
+    def set_thresholds(self, values: Sequence[float] | Tensor) -> None:
+        """One probability for each class, in the order of the classes."""
+        limits = torch.as_tensor(values, dtype=torch.float32, device=self.thresholds.device)
+        classes = len(self.spec.classes)
+        if limits.shape != (classes,):
+            raise AdagcError(
+                f"{limits.numel()} thresholds for {classes} classes: give one per class"
+            )
+        if not limits.isfinite().all():
+            raise AdagcError("a threshold is not finite: give probabilities")
+        self.thresholds = limits.clone()
 
     def _features(self, x: Tensor) -> Tensor:
         return self.feature_map(x) if self.head.on_map else self.embed(x)

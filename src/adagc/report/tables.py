@@ -47,6 +47,8 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
         " “last” is the network after the final epoch, the choice of the paper; “best” is the"
         " epoch with the highest noisy validation mAP."
     )
+    if "thresholds" in record.scores:
+        lead += f" A class counts as predicted from the {_threshold(record)} on."
     if len(rivals) > 1:
         lead += " Bold: best of its column" + (", clean labels apart." if bounds else ".")
     remarks = caveats(record, others)
@@ -90,9 +92,22 @@ def _never_predicted(record: Record) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 6 else ""
     shown = ", ".join(names[:5]) + more if more else listed(names)
     return (
-        f"Never predicted at the threshold of {record.scores['threshold']} (their precision and F1"
+        f"Never predicted at the {_threshold(record)} (their precision and F1"
         f" count as 0; last epoch): {shown}."
     )
+
+
+def _threshold(record: Record) -> str:
+    """From which probability on a class counts as predicted, in a few words."""
+    limits = set(_thresholds(record))
+    return f"threshold of {limits.pop():g}" if len(limits) == 1 else "threshold of each class"
+
+
+def _thresholds(record: Record) -> list[float]:
+    """Those that the test scores were made with, one for each class."""
+    one = record.scores.get("threshold")
+    limits = record.scores.get("thresholds") or [one] * len(record.scores["classes"])
+    return [float(limit) for limit in limits]
 
 
 def _noisy_section(record: Record) -> str:
@@ -125,6 +140,8 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
     per_class = record.final["per_class"]
     names = record.scores["classes"]
     betas = _betas(record)
+    limits = _thresholds(record)
+    own = "thresholds" in record.scores
     rival = _rival(record, others)
     images = record.scores["images"]
     order = sorted(range(len(names)), key=lambda c: (-per_class["support"][c], names[c]))
@@ -141,14 +158,16 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         rows.append(
             f'<tr><th scope="row">{clamped(names[c])}</th><td>{support:,}</td>'
             f'<td>{_rate(beta)}</td><td class="bars"{told}>{drawn}</td>'
-            f"<td>{_score(ap)}</td><td>{_score(f1)}</td></tr>"
+            f"<td>{_score(ap)}</td><td>{_score(f1)}</td>"
+            f"{f'<td>{limits[c]:g}</td>' if own else ''}</tr>"
         )
     keys = ['<li><b class="swatch"></b>average precision</li>']
-    keys.append('<li><b class="swatch second"></b>F1 at 0.5</li>')
+    keys.append(f'<li><b class="swatch second"></b>F1 at the {_threshold(record)}</li>')
     keys.append('<li><b class="swatch tick"></b>a random guess</li>')
     if rival is not None:
         keys.append(f'<li><b class="swatch dot"></b>average precision of {esc(rival.method)}</li>')
     head = ["Class", "Test images", "Flip rate", '<span class="hidden">Bars</span>', "AP", "F1"]
+    head += ["Threshold"] * own
     return section(
         "classes",
         "Classes",
