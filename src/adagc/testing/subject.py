@@ -51,7 +51,7 @@ class Subject:
     ) -> tuple[Method, Task]:
         """The method after `setup`, with a task that has what it declares (or what is given)."""
         task = make_task(
-            observed,
+            observed.clone(),  # a method that writes into it must not change what others get
             oracle=self.cls.needs if given is None else given,
             fresh=fresh or (lambda seed: self.network("maps", seed)),
         )
