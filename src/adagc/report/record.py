@@ -134,7 +134,8 @@ class Record:
         """Whether both were tested on the same images and classes."""
         mine, theirs = self.scores, other.scores
         return all(
-            mine.get(key) == theirs.get(key) for key in ("images", "classes", "threshold")
+            mine.get(key) == theirs.get(key)
+            for key in ("images", "classes", "threshold", "thresholds")
         ) and all(_bare(self.config.get(key)) == _bare(other.config.get(key)) for key in _TEST)
 
     def differences(self, other: Record) -> list[str]:

@@ -16,7 +16,7 @@ from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.inference import predict
 from adagc.metrics import score
-from adagc.models import ModelSpec, load_model
+from adagc.models import THRESHOLD, Classifier, ModelSpec, load_model
 from adagc.models.tensors import read_safetensors
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, rows_of_split
@@ -62,7 +62,7 @@ def evaluate(
             continue
         model.load_state_dict(read_safetensors(path)[0])
         values = predict(model, images, rows, device=device)
-        scores = score(clean, values, absent="skip")
+        scores = score(clean, values, model.thresholds.cpu().numpy(), absent="skip")
         epoch = config.epochs if which == "last" else description["best_epoch"][name]
         table.setdefault(name, {})[which] = {"epoch": epoch, **scores.to_dict()}
         predictions[f"{name}-{which}"] = values
@@ -71,7 +71,7 @@ def evaluate(
     result = {
         "split": split,
         "images": len(rows),
-        "threshold": 0.5,
+        **_thresholds(model),
         "classes": list(model.spec.classes),
         "method": description["method"],
         "networks": table,
@@ -82,6 +82,13 @@ def evaluate(
     write_bytes(run.path(f"predictions{suffix}.safetensors"), save_arrays(ordered))
     run.write_json(f"scores{suffix}.json", result)
     return result
+
+
+def _thresholds(model: Classifier) -> dict[str, Any]:
+    """One number where all classes have the usual one, otherwise one for each class."""
+    limits = model.short_thresholds()
+    usual = all(limit == THRESHOLD for limit in limits)
+    return {"threshold": THRESHOLD} if usual else {"thresholds": limits}
 
 
 def clean_labels(
