@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from adagc import inference
+from adagc import inference, ranks
 from adagc.errors import AdagcError, UsageError
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import score
-from adagc.models import HEADS, HeadSpec, LinearHead, load_model, register_head
+from adagc.models import HEADS, HeadSpec, LinearHead, load_model, register_head, save_model
 from adagc.report import write_report
 from adagc.testing.processes import compare_states, in_ranks
 from adagc.testing.tiny import make_classifier, make_collection, make_labels
@@ -135,3 +136,29 @@ def test_two_ranks_share_its_passes(run, tmp_path):
     assert compare_states("Presence", one["network"], two["network"])
     two_last = load_file(tmp_path / "two" / "predictions.safetensors")["network-last"]
     np.testing.assert_allclose(two_last, predictions_of(run)["network-last"], atol=1e-3)
+
+
+def count_rows(out: str) -> None:
+    torch.distributed.init_process_group("gloo")
+    model = load_model(Path(out))
+    seen: list[int] = []
+    model.head.register_forward_pre_hook(lambda _module, inputs: seen.append(len(inputs[0])))
+    model.head.probabilities = lambda features: model.head(features).exp()
+    values = ranks.Spread(model).probabilities(torch.rand(5, 6, generator=_seeded()))
+    torch.save([torch.tensor(seen), values], f"{out}/{ranks.rank()}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def _seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_a_rank_runs_its_share_and_gets_all_rows(tmp_path):
+    network = make_classifier().eval()
+    save_model(tmp_path, network)
+    in_ranks(count_rows, str(tmp_path))
+    wanted = network(torch.rand(5, 6, generator=_seeded())).exp()
+    for rank, share in enumerate((3, 2)):
+        seen, values = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        assert seen.tolist() == [share]
+        torch.testing.assert_close(values, wanted)
