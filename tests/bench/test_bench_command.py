@@ -181,7 +181,9 @@ def test_ablate_knows_tuned_options_and_needs_no_plots(tiny, tmp_path, capsys, m
 
 
 def test_a_method_that_lacks_something_is_left_out_unless_asked_for(tmp_path):
-    scenario = write_scenario(tmp_path / "tiny", epochs=1, backbone="linear", size=None)
+    scenario = write_scenario(
+        tmp_path / "tiny", epochs=1, backbone="linear", size=None, scenes=1500
+    )
     values = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     labels = ["image,x,y,z", *(f"{i:05d},{i % 2},{(i + 1) % 2},1" for i in range(60))]
     np.save(tmp_path / "embeddings.npy", values)
