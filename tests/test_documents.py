@@ -1,0 +1,52 @@
+"""What the documents say of the code, held against the code."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import adagc
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+WALKS = PAGE.partition("## Four walks")[2].partition("\n## ")[0]
+NAMED = sorted(set(re.findall(r"`(adagc(?:\.\w+)+)`", WALKS)))
+
+
+def resolve(dotted: str) -> object:
+    """The module, class or function of a dotted name."""
+    words = dotted.split(".")
+    for length in range(len(words), 0, -1):
+        try:
+            found: object = import_module(".".join(words[:length]))
+        except ModuleNotFoundError:
+            continue
+        for name in words[length:]:
+            found = getattr(found, name)
+        return found
+    raise AssertionError(f"there is no {dotted}")
+
+
+@pytest.mark.parametrize("dotted", NAMED)
+def test_the_walks_lead_through_what_exists(dotted):
+    found = resolve(dotted)
+    assert callable(found) or dotted == "adagc.training.records"
+
+
+def test_there_are_four_walks_of_several_steps():
+    assert len(re.findall(r"^[A-Z].*:$", WALKS, flags=re.MULTILINE)) == 4
+    assert len(NAMED) > 25
+
+
+def test_the_tree_of_the_house_names_every_room():
+    tree = PAGE.partition("## The house")[2].partition("## Four walks")[0]
+    rooms = {
+        path.name
+        for path in Path(adagc.__path__[0]).iterdir()
+        if path.is_dir() and path.name != "__pycache__"
+    }
+    missing = {room for room in rooms if f"{room}/" not in tree}
+    assert not missing
