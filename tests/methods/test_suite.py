@@ -300,7 +300,7 @@ def test_an_interrupted_run_ends_bit_for_bit_like_a_whole_one(cls, tmp_path):
         pass
 
     def stop(line):
-        if line["epoch"] in (2, 4):
+        if line.epoch in (2, 4):
             raise EnoughError
 
     for _ in range(2):

@@ -21,6 +21,7 @@ from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative
 from adagc.methods.base import Method
 from adagc.metrics import score
+from adagc.training.folders import DiskFolder
 from adagc.training.loop import Settings, Trained, Validation, fit
 from adagc.types import Losses, Task, Verdict
 from conftest import TinyCNN, make_classifier, make_collection
@@ -81,7 +82,7 @@ def run(
     task = Task(collection.classes, observed[train], settings.epochs, 3, settings.seed)
     trained = fit(
         network, method, task, collection.images, train,
-        Validation(val, observed[val].numpy() > 0), folder, settings,
+        Validation(val, observed[val].numpy() > 0), DiskFolder(folder), settings,
         resume=resume, on_epoch=after, **options,
     )  # fmt: skip
     return trained, network, states
@@ -100,7 +101,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def test_history_has_one_line_per_epoch(tmp_path):
     lines = []
-    run(tmp_path, AssumeNegative(), on_epoch=lines.append)
+    run(tmp_path, AssumeNegative(), on_epoch=lambda line: lines.append(line.to_dict()))
     assert history(tmp_path) == json.loads(json.dumps(lines))
     assert [line["epoch"] for line in lines] == [1, 2, 3]
     for line in lines:

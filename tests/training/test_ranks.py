@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.fabric import make_fabric
 from adagc.training.loop import Settings
+from adagc.types import Verdict
 from conftest import SPAWN, make_collection, make_labels, make_text
 
 METHODS = [*registry()]
@@ -45,13 +47,44 @@ def run_all(labels: str, out: str) -> None:
         train(config(labels, text), method(), folder, collection=collection)
 
 
-def one_of_two(rank: int, port: int, labels: str, out: str) -> None:
+def be(rank: int, port: int) -> None:
+    """What torchrun tells a process."""
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
         "GROUP_RANK": "0",
     }  # fmt: skip
+
+
+def one_of_two(rank: int, port: int, labels: str, out: str) -> None:
+    be(rank, port)
     run_all(labels, out)
+
+
+def in_memory(out: str) -> None:
+    """A run without a folder that goes back to a snapshot."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    collection = make_collection("images")
+    settings = replace(config(f"{out}/labels.csv", None), epochs=5)
+    method = find("AdaGC")(patience=1, minimum_warm_up=0, force_trigger=0.6)
+    run = train(settings, method, collection=collection)
+    if ranks.rank() == 0:
+        assert any(line.verdict is Verdict.RESTORE for line in run.history)
+        torch.save(run.model().state_dict(), f"{out}/{ranks.world()}.pt")
+
+
+def one_in_memory(rank: int, port: int, out: str) -> None:
+    be(rank, port)
+    in_memory(out)
+
+
+def test_two_ranks_go_back_without_a_folder(tmp_path):
+    make_labels(make_collection("images"), tmp_path / "labels.csv")
+    in_memory(str(tmp_path))
+    in_two(one_in_memory, str(tmp_path))
+    one, two = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in (1, 2))
+    assert compare("AdaGC", one, two)
 
 
 def in_two(target, *arguments) -> None:

@@ -21,6 +21,7 @@ from adagc.errors import AdagcError, UnsuitedError
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.inputs import OPENED_BY, open_configured
+from adagc.training.records import EpochRecord
 
 # A finished run is never continued; these are most of its size.
 _CHECKPOINTS = ("last.ckpt", "keep.ckpt")
@@ -30,7 +31,7 @@ class BusyError(AdagcError):
     """Another process works on this job."""
 
 
-def perform(job: Job, on_epoch: Callable[[dict[str, Any]], None] | None = None) -> None:
+def perform(job: Job, on_epoch: Callable[[EpochRecord], None] | None = None) -> None:
     """Train, test and note it; a run that was interrupted goes on from its last epoch.
 
     A failure is written beside the folder and raised; whoever plans next tries again.

@@ -226,9 +226,9 @@ def _saved(
     from adagc.training.experiment import predictions_of
 
     rows = np.asarray(collection.splits.get("test", ()), dtype=np.int64)
-    if not record.final or not len(rows):
+    if record.final is None or not len(rows):
         return None
-    values = predictions_of(record.run).get("network-last")
+    values = predictions_of(record.run).get(f"{record.networks[0]}-last")
     if values is None or values.shape != (len(rows), len(collection.classes)):
         raise AdagcError("the saved predictions belong to other test images")
     return rows, values

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -22,14 +21,16 @@ from adagc.augment import Augmentation
 from adagc.errors import TrainingError, check_range
 from adagc.images.base import SceneDataset
 from adagc.inference import predict
-from adagc.methods.base import Method
+from adagc.methods.base import Method, reported_by
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import score
 from adagc.training.batches import Batches, derived_seed
 from adagc.training.fabric import make_fabric
+from adagc.training.folders import Folder
 from adagc.training.history import History, log_scalars, tensorboard
+from adagc.training.records import EpochRecord, NamedRole, OracleRecord, Summary
 from adagc.training.snapshots import Snapshots, save_weights
-from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
+from adagc.types import Batch, Losses, NetworkRole, Progress, Reported, Scores, Task, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class Settings:
         clip: Largest norm of the gradient; none by default.
         precision: "auto" uses bfloat16 on GPUs that have it and float32 elsewhere.
         average: Momentum of an averaged copy of the network that is scored beside it; none by
-            default. Any method can have one, which keeps comparisons with teachers fair.
+            default. Any method can have one, which keeps comparisons fair with methods that
+            report an average of their own.
         seed: Of weights, order and augmentation.
         accelerator: Where to compute.
     """
@@ -90,14 +92,15 @@ class Observer(Protocol):
         self,
         predictions: dict[str, NDArray[np.float32]],
         estimates: NDArray[np.float32] | None,
-    ) -> dict[str, Any]: ...
+    ) -> OracleRecord: ...
 
 
 @dataclass
 class Trained:
     """What the loop leaves: the networks of the last epoch and where the best ones are."""
 
-    networks: dict[str, nn.Module]  # last epoch, "network" is the deployed one
+    networks: dict[str, nn.Module]  # last epoch
+    roles: dict[str, NamedRole]  # of these networks
     best_epoch: dict[str, int]  # by each network's own noisy validation mAP
     seconds: float
 
@@ -109,14 +112,14 @@ def fit(
     images: SceneDataset,
     rows: NDArray[np.int64],
     validation: Validation,
-    folder: Path,
+    folder: Folder,
     settings: Settings,
     *,
     resume: bool = False,
     fabric: Fabric | None = None,
     observer: Observer | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
-    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Trained:
     """Train and leave checkpoints and a history in `folder`.
 
@@ -159,7 +162,7 @@ def fit(
     state = Snapshots(network, method, optimiser, averaged, writes=writes)
     first = state.load(folder) + 1 if resume else 1
     ranks.wait()  # until all have read what the first rank may now write
-    history = History(folder / "history.jsonl", keep=first - 1) if writes else None
+    history = History(folder, keep=first - 1) if writes else None
     writer = tensorboard(folder, first) if writes else None
 
     for epoch in range(first, settings.epochs + 1):
@@ -200,21 +203,15 @@ def fit(
             seen = _predict(method.deployed(network), images, rows, fabric.device)
             method.review(torch.from_numpy(seen).to(fabric.device), progress)
 
-        networks = method.reported(network)
-        if averaged is not None:
-            networks["averaged"] = averaged.network
+        networks, roles = _reported(method, network, averaged)
         probabilities, noisy, watched = _validate(
             method.watched(network), networks, images, validation, fabric.device
         )
         estimates = method.estimates()
-        line: dict[str, Any] = {
-            "epoch": epoch,
-            "losses": {name: float(value) / len(batches) for name, value in sums.items()},
-            "noisy": {name: scores.summary() for name, scores in noisy.items()},
-            "learning_rate": optimiser.param_groups[0]["lr"],
-        }
+        rate_used = optimiser.param_groups[0]["lr"]  # before a snapshot brings another one back
+        seen_clean = None
         if observer is not None:
-            line["oracle"] = observer(
+            seen_clean = observer(
                 probabilities, None if estimates is None else estimates.cpu().numpy()
             )
         state.note_best(folder, epoch, networks, noisy)
@@ -224,11 +221,19 @@ def fit(
         elif verdict is Verdict.RESTORE:
             state.restore(folder)
             method.restored(progress)
-        line["verdict"] = verdict.value
-        line["status"] = method.status()
-        line["train_seconds"] = round(trained, 3)
-        line["seconds"] = round(time.perf_counter() - began, 3)
-        state.seconds += line["seconds"]
+        line = EpochRecord(
+            epoch=epoch,
+            losses={name: float(value) / len(batches) for name, value in sums.items()},
+            noisy={name: Summary(scores.summary()) for name, scores in noisy.items()},
+            roles=roles,
+            learning_rate=rate_used,
+            oracle=seen_clean,
+            verdict=verdict,
+            status=method.status(),
+            train_seconds=round(trained, 3),
+            seconds=round(time.perf_counter() - began, 3),
+        )
+        state.seconds += line.seconds
         if history is not None:
             history.append(line)
         state.save(folder, epoch)
@@ -239,13 +244,22 @@ def fit(
 
     if writer is not None:
         writer.close()
-    networks = method.reported(network)
-    if averaged is not None:
-        networks["averaged"] = averaged.network
+    networks, roles = _reported(method, network, averaged)
     if writes:
         for name, candidate in networks.items():
             save_weights(folder, name, "last", candidate)
-    return Trained(networks, dict(state.best_epoch), state.seconds)
+    return Trained(networks, roles, dict(state.best_epoch), state.seconds)
+
+
+def _reported(
+    method: Method, network: nn.Module, averaged: AveragedNetwork | None
+) -> tuple[dict[str, nn.Module], dict[str, NamedRole]]:
+    """Every network that is scored, and what it is for."""
+    found = reported_by(method, network)
+    if averaged is not None:
+        found["averaged"] = Reported(averaged.network, NetworkRole.AVERAGE, "averaged")
+    networks = {name: one.network for name, one in found.items()}
+    return networks, {name: NamedRole.of(one) for name, one in found.items()}
 
 
 def _validate(

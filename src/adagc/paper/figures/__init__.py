@@ -19,6 +19,7 @@ from adagc.paper.figures.ranks import draw_ranks
 from adagc.paper.figures.reading import NothingToDrawError, Reading
 from adagc.paper.figures.trends import draw_smoothness, draw_trends
 from adagc.paper.figures.variants import draw_by_label, draw_pseudo_labels, draw_triggers
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +74,7 @@ def draw_all(
     out: Path,
     only: set[str] | None = None,
     *,
-    network: str = "network",
+    role: NetworkRole = NetworkRole.DEPLOYED,
     choice: Choice = "last",
 ) -> dict[str, tuple[Path, Path] | str]:
     """Draw what these results allow into out/<name>.pdf and .png; for the rest, one line why not.
@@ -82,7 +83,7 @@ def draw_all(
         scenario_results: Of benchmarks, ablations or both, in any number.
         out: Folder for the files.
         only: Names of figures; all by default.
-        network: Which of a run's networks is judged on the test images, as in tables.
+        role: Which of a run's networks is judged on the test images, as in tables.
         choice: At its last epoch or at the one with the best noisy validation.
     """
     for name in sorted(only or ()):
@@ -90,7 +91,7 @@ def draw_all(
             close = difflib.get_close_matches(name, FIGURES, n=1)
             hint = f"did you mean {close[0]}?" if close else "choose from"
             raise UsageError(f"there is no figure {name!r}: {hint} ({', '.join(FIGURES)})")
-    reading = Reading(network, choice)
+    reading = Reading(role, choice)
     return {
         name: _draw(drawing, scenario_results, reading, out / name)
         for name, drawing in FIGURES.items()
