@@ -219,6 +219,18 @@ def test_cosine_falls_from_the_full_rate_towards_zero(tmp_path):
     assert {line["learning_rate"] for line in history(tmp_path / "constant")} == {0.01}
 
 
+def test_the_line_of_a_return_says_the_rate_that_its_steps_had(tmp_path):
+    """Not the one that the snapshot brings back."""
+    cosine = {"epochs": 4, "schedule": "cosine"}
+    told = {}
+    for script in ("cccc", "ckcr"):
+        method = Toy()
+        method.script = script
+        run(tmp_path / script, method, settings=cosine)
+        told[script] = [line["learning_rate"] for line in history(tmp_path / script)]
+    assert told["ckcr"] == told["cccc"]
+
+
 def test_groups_keep_their_own_rates_under_a_schedule(tmp_path):
     class Frozen(AssumeNegative):
         def parameter_groups(self, network, lr):
