@@ -100,7 +100,7 @@ def test_crops_keep_half_of_the_scene_and_stay_inside():
     ramp = (torch.arange(side) + 0.5) / side
     rows = ramp.view(1, 1, -1, 1).expand(300, 1, side, side)
     coordinates = torch.cat([rows, rows.transpose(2, 3)], dim=1)
-    found = views._crop(coordinates, draws())
+    found = views._cropped(coordinates, views._draw_crop(len(coordinates), draws()))
     assert found.min() >= ramp[0]
     assert found.max() <= ramp[-1]
     # Away from the border every step of a pixel is a step of the crop's share of a pixel.
@@ -120,7 +120,7 @@ def test_crops_keep_half_of_the_scene_and_stay_inside():
 
 def test_the_hole_covers_at_most_a_quarter_and_holds_the_mean():
     images = random(200, 3, 16, 24)
-    hole = views._hole(images, draws())
+    hole = views._cut_out(images, torch.rand(200, 2, 1, generator=draws()))
     assert hole.shape == (200, 1, 16, 24)
     share = hole.float().mean(dim=(1, 2, 3))
     assert share.max() <= 0.25 + 1e-6

@@ -16,6 +16,7 @@ ROOT = Path(adagc.__path__[0])
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
     ("types", "errors", "_version", "atomic", "ranks", "suggest"),
+    ("options", "arguments", "outline", "plugins"),
     ("metrics", "losses", "labels", "images", "augment"),
     ("datasets", "inference"),
     ("models",),
@@ -30,7 +31,7 @@ LAYERS = (
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.
-SIDEWAYS = {("labels", "metrics")}
+SIDEWAYS = {("labels", "metrics"), ("arguments", "options")}
 HEAVY = (
     "torch",
     "timm",

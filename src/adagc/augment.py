@@ -6,12 +6,15 @@ number of bands of any unit.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from adagc.ranks import Share, mean_of_bands, own
 
 SMALLEST_SIDE = 8  # pixels; a map with fewer has no detail to crop or to cut out
 AREA = 0.5  # least share of a scene that a crop keeps: labels must stay true
@@ -60,8 +63,14 @@ def _places(height: int, width: int) -> Tensor:
     return torch.stack([turned.reshape(-1) for turned in found])
 
 
+@overload
+def strong_view(images: Tensor, scale: Tensor, generator: torch.Generator) -> Tensor: ...
+@overload
+def strong_view(images: Share, scale: Tensor, generator: torch.Generator) -> Share: ...
 @torch.no_grad()
-def strong_view(images: Tensor, scale: Tensor, generator: torch.Generator) -> Tensor:
+def strong_view(
+    images: Tensor | Share, scale: Tensor, generator: torch.Generator
+) -> Tensor | Share:
     """Crop and resize, change the values band by band, drop bands, cut out a rectangle.
 
     Values move relative to what they usually are, so that reflectances, decibels, 8-bit colours
@@ -73,48 +82,88 @@ def strong_view(images: Tensor, scale: Tensor, generator: torch.Generator) -> Te
     Args:
         images: (B, bands, H, W) or (B, D), raw values; left as they are.
         scale: (bands,) or (1,) standard deviation of the raw values.
-        generator: Of the CPU; draws do not depend on the device.
+        generator: Of the CPU; draws do not depend on the device, nor on how many ranks there are.
     """
-    shape = (1, -1) + (1,) * (images.dim() - 2)
-    centre = images.mean(dim=[d for d in range(images.dim()) if d != 1]).view(shape)
-    spatial = images.dim() == 4 and min(images.shape[2:]) >= SMALLEST_SIDE
-    views = _crop(images, generator) if spatial else images
-    views = _jitter(views, centre, scale.view(shape), generator)
-    views = torch.where(_dropped(views, generator), centre, views)
-    if spatial:
-        views = torch.where(_hole(views, generator), centre, views)
-    if views.dim() == 4:
-        views = views.contiguous(memory_format=torch.channels_last)
-    return views
+    drawn, centre = _StrongView.draw(images.shape, generator), mean_of_bands(images)
+    if isinstance(images, Share):
+        return images.map(lambda mine: drawn.of_this_rank()(mine, centre, scale))
+    return drawn(images, centre, scale)
 
 
-def _crop(images: Tensor, generator: torch.Generator) -> Tensor:
-    """A random rectangle of each image, stretched to full size."""
-    count = len(images)
+@dataclass(frozen=True)
+class _StrongView:
+    """What was drawn for every image of a batch; nothing here depends on a pixel."""
+
+    crop: Tensor | None  # (B, 2, 3) which rectangle to stretch; None for what has no detail
+    gain: Tensor  # (B, bands) change of contrast
+    offset: Tensor  # (B, bands) in standard deviations
+    dropped: Tensor  # (B, bands) bool: bands that lose their content
+    hole: Tensor | None  # (B, 2, 1) row and column, from 0 to 1, of the middle of what is cut out
+
+    @classmethod
+    def draw(cls, shape: torch.Size, generator: torch.Generator) -> _StrongView:
+        """For a batch of this shape."""
+        count, bands, *sides = shape
+        spatial = len(sides) == 2 and min(sides) >= SMALLEST_SIDE
+        crop = _draw_crop(count, generator) if spatial else None
+        active = torch.rand(count, 1, generator=generator) < JITTER
+        # Light and haze act on all bands at once, sensors and seasons on single ones.
+        gain = _common_and_own(count, bands, generator) * GAIN * active
+        offset = _common_and_own(count, bands, generator) * OFFSET * active
+        dropped = torch.rand(count, bands, generator=generator) < DROPOUT
+        dropped &= ~dropped.all(dim=1, keepdim=True)  # an image never loses all
+        hole = torch.rand(count, 2, 1, generator=generator) if spatial else None
+        return cls(crop, gain, offset, dropped, hole)
+
+    def of_this_rank(self) -> _StrongView:
+        """The draws of this rank's images."""
+        return _StrongView(
+            crop=None if self.crop is None else own(self.crop),
+            gain=own(self.gain),
+            offset=own(self.offset),
+            dropped=own(self.dropped),
+            hole=None if self.hole is None else own(self.hole),
+        )
+
+    def __call__(self, images: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+        """The views of these images."""
+        shape = (1, -1) + (1,) * (images.dim() - 2)
+        centre, scale = centre.view(shape), scale.view(shape)
+        views = images if self.crop is None else _cropped(images, self.crop)
+        views = self._jittered(views, centre, scale)
+        per_band = self.dropped.view((*self.dropped.shape,) + (1,) * (images.dim() - 2))
+        views = torch.where(per_band.to(images.device), centre, views)
+        if self.hole is not None:
+            views = torch.where(_cut_out(views, self.hole), centre, views)
+        if views.dim() == 4:
+            views = views.contiguous(memory_format=torch.channels_last)
+        return views
+
+    def _jittered(self, images: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
+        """Contrast changed about the centre, and an offset, band by band."""
+        shape = (*self.gain.shape,) + (1,) * (images.dim() - 2)
+        gain = (1.0 + self.gain).view(shape).to(images.device, images.dtype)
+        offset = self.offset.view(shape).to(images.device, images.dtype)
+        return centre + gain * (images - centre) + offset * scale
+
+
+def _draw_crop(count: int, generator: torch.Generator) -> Tensor:
+    """(count, 2, 3) a random rectangle of each image as an affine map."""
     area = _uniform((count,), AREA, 1.0, generator)
     aspect = torch.exp(_uniform((count,), -1.0, 1.0, generator) * torch.tensor(ASPECT).log())
     # (columns, rows) as shares of the image; an elongated crop of nearly all of it is cut to fit.
     size = torch.stack([(area * aspect).sqrt(), (area / aspect).sqrt()], dim=1).clamp(max=1.0)
     # In the coordinates of affine_grid the image reaches from -1 to 1.
     middle = _uniform((count, 2), -1.0, 1.0, generator) * (1.0 - size)
-    corners = torch.cat([torch.diag_embed(size), middle.unsqueeze(2)], dim=2)
+    return torch.cat([torch.diag_embed(size), middle.unsqueeze(2)], dim=2)
+
+
+def _cropped(images: Tensor, corners: Tensor) -> Tensor:
+    """Each rectangle stretched to full size."""
     grid = functional.affine_grid(
         corners.to(images.device, images.dtype), list(images.shape), align_corners=False
     )
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
-
-
-def _jitter(images: Tensor, centre: Tensor, scale: Tensor, generator: torch.Generator) -> Tensor:
-    """Gain about the centre and offset of each band, half of it common to all bands."""
-    count, bands = images.shape[:2]
-    active = torch.rand(count, 1, generator=generator) < JITTER
-    # Light and haze act on all bands at once, sensors and seasons on single ones.
-    gain = _common_and_own(count, bands, generator) * GAIN * active
-    offset = _common_and_own(count, bands, generator) * OFFSET * active
-    shape = (count, bands) + (1,) * (images.dim() - 2)
-    gain = (1.0 + gain).view(shape).to(images.device, images.dtype)
-    offset = offset.view(shape).to(images.device, images.dtype)
-    return centre + gain * (images - centre) + offset * scale
 
 
 def _common_and_own(count: int, bands: int, generator: torch.Generator) -> Tensor:
@@ -123,18 +172,9 @@ def _common_and_own(count: int, bands: int, generator: torch.Generator) -> Tenso
     return common + _uniform((count, bands), -0.5, 0.5, generator)
 
 
-def _dropped(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Which bands an image loses; never all of them."""
-    count, bands = images.shape[:2]
-    drop = torch.rand(count, bands, generator=generator) < DROPOUT
-    drop &= ~drop.all(dim=1, keepdim=True)
-    return drop.view((count, bands) + (1,) * (images.dim() - 2)).to(images.device)
-
-
-def _hole(images: Tensor, generator: torch.Generator) -> Tensor:
-    """(B, 1, H, W) a rectangle around a random point, over the edge where that is near."""
-    count, _, height, width = images.shape
-    middle = torch.rand(count, 2, 1, generator=generator)
+def _cut_out(images: Tensor, middle: Tensor) -> Tensor:
+    """(B, 1, H, W) a rectangle around each middle, over the edge where that is near."""
+    height, width = images.shape[2:]
     rows = (_centres(height) - middle[:, 0]).abs() < CUTOUT / 2
     columns = (_centres(width) - middle[:, 1]).abs() < CUTOUT / 2
     return (rows[:, None, :, None] & columns[:, None, None, :]).to(images.device)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from adagc._version import __version__
 from adagc.commands import bench, data, runs, studies
 from adagc.errors import AdagcError, UsageError
+from adagc.suggest import hint
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
@@ -33,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = arguments
     try:
         if name not in COMMANDS:
-            raise UsageError(f"there is no command {name!r}{_closest(name)}; see adagc --help")
+            near = hint(name, COMMANDS) or "; adagc --help lists them"
+            raise UsageError(f"there is no command {name!r}{near}")
         COMMANDS[name](rest)
     except AdagcError as error:
         if debug:
@@ -69,10 +71,3 @@ def _overview() -> str:
         "Every command takes --debug to show the traceback of an error.",
     ]
     return "\n".join(lines)
-
-
-def _closest(name: str) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -58,4 +58,4 @@ def check_range(
         wanted = f"at least {low:g}"
     else:
         wanted = f"at least {low:g} and {'below' if below else 'at most'} {high:g}"
-    raise UsageError(f"--{option} must be {wanted}, not {value}")
+    raise UsageError(f"--{option.replace('_', '-')} must be {wanted}, not {value}")

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from adagc import ranks
 from adagc.images.base import SceneDataset
 
 
@@ -18,11 +19,18 @@ def predict(
     *,
     batch_size: int | None = None,
     device: torch.device | str = "cpu",
+    together: bool = False,
 ) -> NDArray[np.float32]:
     """(len(rows), C) probabilities in evaluation mode, every row, in order.
 
     Batches are of 64 images or of 256 embeddings, which are so small that calls would cost more.
+    With `together` all ranks must call this, and each predicts its share of the rows.
     """
+    if together and 1 < ranks.world() <= len(rows):
+        mine = predict(network, images, ranks.own(rows), batch_size=batch_size, device=device)
+        shares = torch.from_numpy(mine).to(device)
+        whole: NDArray[np.float32] = ranks.gather(shares, len(rows)).cpu().numpy()
+        return whole
     if batch_size is None:
         batch_size = 64 if len(images.shape) > 1 else 256
     was_training = network.training

@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from adagc.ranks import Share
+
 
 @dataclass(frozen=True)
 class Batch:
     """One training batch, already augmented; values are raw, the network normalises them.
 
-    With several ranks every one of them has the whole batch (see `adagc.ranks`).
+    All but the images is the same on every rank. Of the images a rank holds its share; networks,
+    Mixup and strong views take a `Share` as they take a tensor (see `adagc.ranks`).
     """
 
-    images: Tensor  # (B, bands, H, W) or (B, D), float32
+    images: Tensor | Share  # (B, bands, H, W) or (B, D), float32 unless torch's default differs
     observed: Tensor  # (B, C) int8: +1 seen, 0 nobody looked, -1 seen to be absent
     index: Tensor  # (B,) int64: row of each image in the training table
     generator: torch.Generator  # the only randomness a method may use; alike on all ranks
@@ -104,6 +107,7 @@ class Verdict(Enum):
     CONTINUE = "continue"
     KEEP = "keep"  # snapshot network, method and optimiser
     RESTORE = "restore"  # go back to the snapshot, then go on
+    RESTART = "restart"  # go on from the weights of the method's chosen network, optimiser anew
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from adagc.bench.engines import LocalEngine, _serve
+from adagc.bench.failures import failure_of
 from adagc.bench.jobs import make_job, plan
 from adagc.bench.results import collect
-from adagc.bench.work import BusyError, claimed, failure_of, perform
+from adagc.bench.work import BusyError, claimed, perform
 from adagc.errors import UsageError
 from adagc.training.runs import Run
 from tiny import write_scenario
@@ -114,7 +115,7 @@ def test_workers_whose_bench_is_gone_leave_runs_to_be_continued(tmp_path):
     (job,) = plan(scenario, ["AN"], tmp_path / "out", [0])
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     worker = multiprocessing.get_context("spawn").Process(
-        target=_serve, args=(theirs, sorted(os.sched_getaffinity(0)), None)
+        target=_serve, args=(theirs, sorted(os.sched_getaffinity(0)), None, ())
     )
     worker.start()
     theirs.close()

@@ -56,13 +56,13 @@ def test_another_seed_draws_other_labels_unless_they_are_given_or_fixed(tmp_path
 
 def test_options_of_another_folder_win(tmp_path):
     scenario = write_scenario(tmp_path / "a")
-    (tmp_path / "a" / "wan.yaml").write_text("method: {title: WAN, weight: 0.5}")
+    (tmp_path / "a" / "wan.yaml").write_text("method: {title: WAN, negative_weight: 0.5}")
     tuned = tmp_path / "tuned"
     tuned.mkdir()
     (tuned / "x.yaml").write_text("method: {title: ll-r, final: 0.3}")
     scenario = load(str(tmp_path / "a")).with_options(tuned)
     assert scenario.told("LL-R") == {"final": 0.3}
-    assert scenario.told("WAN") == {"weight": 0.5}
+    assert scenario.told("WAN") == {"negative_weight": 0.5}
     assert scenario.told("AN") == {}
 
 
@@ -73,7 +73,7 @@ def test_options_of_another_folder_win(tmp_path):
         ({"root": "${ADAGC_NOWHERE}/x"}, ("ADAGC_NOWHERE", "not set")),
         ({"bench": {"seed": [1]}}, ("seed", "seeds")),
         ({"bench": {"seeds": [1, 1]}}, ("seeds", "twice")),
-        ({"bench": {"title": 5}}, ("title", "5")),
+        ({"bench": {"title": [5]}}, ("title", "a word", "[5]")),
         ({"epochs": "ten"}, ("epochs", "a whole number", "'ten'")),
         ({"epochs": None}, ("epochs", "empty")),
         ({"schedule": "cosin"}, ("schedule", "constant or cosine", "'cosin'")),
@@ -129,7 +129,7 @@ def test_a_folder_of_runs_does_not_hide_the_scenario_it_is_named_after(tmp_path,
 
 def test_an_unknown_scenario_is_answered_with_the_nearest(capsys):
     assert main(["bench", "aid-rndom"]) == 2
-    assert "did you mean aid-random?" in capsys.readouterr().err
+    assert "did you mean 'aid-random'?" in capsys.readouterr().err
 
 
 def test_train_reads_the_method_files_of_a_scenario(tmp_path):

@@ -19,10 +19,11 @@ import submitit
 from slurm_cluster import cluster, why_not
 
 from adagc.bench.engines import Event, LocalEngine
+from adagc.bench.failures import failure_of, note_failure
 from adagc.bench.jobs import Job, make_job, plan
 from adagc.bench.slurm.engine import SlurmEngine
 from adagc.bench.slurm.task import SlurmTask, key_of
-from adagc.bench.work import claimed, failure_of, note_failure, perform
+from adagc.bench.work import claimed, perform
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from tiny import write_scenario
 
@@ -365,8 +366,19 @@ def test_what_cannot_work_is_said_in_one_line(commands, job, tmp_path, monkeypat
     with pytest.raises(MissingExtraError, match=r"submitit.*adagc\[slurm\]"):
         engine_for(tmp_path / "out").run([job], Listener())
     for wrong in ("minutes", "cpus", "runs_per_job", "parallel"):
-        with pytest.raises(UsageError, match=f"--{wrong} must be at least 1"):
+        with pytest.raises(UsageError, match=f"--{wrong.replace('_', '-')} must be at least 1"):
             engine_for(tmp_path / "out", **{wrong: 0})
+
+
+def test_modules_that_register_methods_travel_with_the_job(commands, job, tmp_path, monkeypatch):
+    monkeypatch.setattr("adagc.plugins.modules", lambda: ("my_methods",))
+    commands.say("7|RUNNING|None")
+    with pytest.raises(KeyboardInterrupt):
+        engine_for(tmp_path / "out").run([job], Listener((job, 0, lose_patience)))
+    (sent,) = (tmp_path / "out" / "slurm").glob("*submitted.pkl")
+    assert pickle.loads(sent.read_bytes()).function.modules == ("my_methods",)
+    with pytest.raises(UsageError, match="plug-in 'my_methods' cannot be imported"):
+        SlurmTask([job.to_dict()], 1, 1, ("my_methods",))()
 
 
 # -- what happens inside a Slurm job -----------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from adagc.datasets import open_collection
 from adagc.datasets.array import array_collection
 from adagc.errors import DataError
 from adagc.images.array import ArrayScenes, pooled
@@ -60,7 +61,7 @@ def test_folder_with_names_and_truth(tmp_path: Path) -> None:
     rows = "".join(f"scene/{i},{i % 2},{i % 3 == 0:d}\n" for i in range(20))
     (tmp_path / "truth.csv").write_text("image,a,b\n" + rows)
     (tmp_path / "labels.csv").write_text("image,label\n0,b\n1,a\n3,a\n6,b\n")
-    data = array_collection(tmp_path, truth=Path("truth.csv"), labels=Path("labels.csv"))
+    data = open_collection("array", tmp_path, truth="truth.csv", labels="labels.csv")
     assert data.images.names == tuple(names)
     assert data.classes == ("a", "b")
     assert data.truth is not None

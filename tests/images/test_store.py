@@ -16,10 +16,14 @@ import pytest
 from PIL import Image
 
 from adagc.errors import DataError
+from adagc.images.cached import CachedScenes
 from adagc.images.decode import load
+from adagc.images.moments import tally_images
+from adagc.images.normalisation import measure
 from adagc.images.scan import find_images
 from adagc.images.store import build as store_build
 from adagc.images.store import cache as store
+from adagc.images.store import moments as store_moments
 from adagc.images.store import place as cachedir
 from adagc.images.store.cache import ImageCache, open_cache
 from fakes import picture
@@ -288,3 +292,96 @@ def test_a_finished_cache_needs_no_place_to_write(
 
     monkeypatch.setattr(store, "open_folder", refuse)
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
+
+
+# -- moments beside the images ---------------------------------------------------------------
+
+
+def assert_moments(cache: ImageCache) -> None:
+    rows = np.array([4, 0, 9])
+    found = cache.moments(rows).statistics("rgb")
+    values = cache.gather(rows).astype(np.float64)
+    np.testing.assert_allclose(found.mean, values.mean(axis=(0, 2, 3)), rtol=1e-14)
+    np.testing.assert_allclose(found.std, values.std(axis=(0, 2, 3)), rtol=1e-13)
+    assert found.count.tolist() == [3 * 16 * 16] * 3
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images were measured by those who found no moments, time after time."""
+    seen: list[int] = []
+
+    def counting(images: np.ndarray) -> np.ndarray:
+        seen.append(len(images))
+        return tally_images(images)
+
+    monkeypatch.setattr(store_moments, "tally_images", counting)
+    return seen
+
+
+def test_moments_are_kept_when_images_are_decoded(
+    root: Path, tmp_path: Path, measured: list[int]
+) -> None:
+    for _ in range(2):
+        cache = open_all(root, tmp_path / "c")
+        assert_moments(cache)
+        assert_moments(pickle.loads(pickle.dumps(cache)))
+    picture(root / "0" / "00.png", seed=99)
+    os.utime(root / "0" / "00.png", ns=(1, 1))
+    changed = open_all(root, tmp_path / "c")
+    assert_moments(changed)  # of rows that were decoded, and of those taken over
+    assert measured == []
+    assert len(list((tmp_path / "c").glob("*/moments-*.npy"))) == 1  # the old ones are gone
+
+
+def test_statistics_of_cached_images_read_no_pixel(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = open_all(root, tmp_path / "c")
+    wanted = cache.gather(np.arange(5)).mean(axis=(0, 2, 3))
+
+    def refuse(*_: object) -> np.ndarray:
+        raise AssertionError("pixels were read")
+
+    monkeypatch.setattr(ImageCache, "gather", refuse)
+    found = measure(CachedScenes(cache, cache.files), np.arange(5))
+    np.testing.assert_allclose(found.mean, wanted)
+
+
+def test_moments_of_an_older_cache_are_measured_once(
+    root: Path, tmp_path: Path, measured: list[int], decoded: list[str]
+) -> None:
+    open_all(root, tmp_path / "c")
+    file = next((tmp_path / "c").glob("*/moments-*.npy"))
+    for damage in (file.unlink, lambda: file.write_bytes(b"torn"), lambda: np.save(file, [1, 2])):
+        damage()
+        measured.clear()
+        for _ in range(2):
+            assert_moments(open_all(root, tmp_path / "c"))
+        assert measured == [12]
+    assert len(decoded) == 12
+
+
+def test_a_cache_of_others_without_moments_can_be_used(
+    root: Path, tmp_path: Path, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_all(root, tmp_path / "c")
+    next((tmp_path / "c").glob("*/moments-*.npy")).unlink()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store_moments, "replacing", refuse)
+    cache = open_all(root, tmp_path / "c")
+    assert_moments(cache)
+    assert_moments(cache)
+    assert measured == [12]  # once per process
+
+
+def test_replaced_images_leave_no_moments_behind(root: Path, tmp_path: Path) -> None:
+    old = open_all(root, tmp_path / "c")
+    picture(root / "new.png", seed=100)
+    new = open_all(root, tmp_path / "c")
+    assert_moments(old)  # measured on what it still sees
+    assert_moments(new)
+    assert len(list((tmp_path / "c").glob("*/moments-*"))) == 1

@@ -342,6 +342,14 @@ def test_patience_that_runs_out_in_time_does_not_warn():
     assert method.triggered_after == 4
 
 
+@pytest.mark.parametrize(("epochs", "share", "wanted"), [(11, 0.6, 7), (7, 0.5, 4), (4, 0.6, 2)])
+def test_the_forced_trigger_is_at_the_nearest_epoch(epochs, share, wanted):
+    method = AdaGC(force_trigger=share, patience=99)
+    with pytest.warns(UserWarning, match=f"after epoch {wanted} of {epochs}"):
+        verdicts(method, [i / 20 for i in range(epochs)], epochs=epochs)
+    assert method.triggered_after == wanted
+
+
 def test_a_fixed_trigger_ignores_the_scores():
     method = AdaGC(trigger_epoch=3, patience=1, force_trigger=0.1)
     with warnings.catch_warnings():

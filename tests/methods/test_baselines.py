@@ -141,5 +141,5 @@ def test_an_unknown_method_gets_one_line_with_the_known_ones():
         find("AdaGX")
     message = str(caught.value)
     assert "\n" not in message
-    assert "did you mean AdaGC?" in message
+    assert "did you mean 'AdaGC'?" in message
     assert all(title in message for title in registry())

@@ -660,7 +660,7 @@ def test_another_network_or_epoch_can_be_read(bench):
 @pytest.mark.usefixtures("quick")
 def test_only_some(tmp_path, bench):
     assert list(draw_all([bench], tmp_path, {"gap", "labels"})) == ["labels", "gap"]
-    with pytest.raises(UsageError, match="did you mean trends"):
+    with pytest.raises(UsageError, match="did you mean 'trends'"):
         draw_all([bench], tmp_path, {"trend"})
 
 

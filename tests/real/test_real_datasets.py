@@ -11,6 +11,7 @@ from adagc.datasets.inspect.look import inspect
 from adagc.datasets.ucmerced import ucmerced_collection
 from adagc.images.decode import peek, read_image
 from adagc.images.normalisation import far_from_unit, measure
+from reference.slow_statistics import running_statistics
 
 REPOSITORY = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ADAGC_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -83,3 +84,11 @@ def test_sentinel_patches() -> None:
         assert image.shape in {(1, 120, 120), (1, 60, 60), (1, 20, 20)}
         radar = path.stem.endswith(("VV", "VH"))
         assert image.dtype == (np.float32 if radar else np.uint16)
+
+
+def test_networks_see_the_statistics_they_always_saw(tmp_path: Path) -> None:
+    data = ucmerced_collection(real("UCMerced_sample"), size=96, cache=tmp_path)
+    found = measure(data.images, data.splits["train"])
+    mean, std = running_statistics(data.images, data.splits["train"])
+    assert (found.mean.astype(np.float32) == mean.astype(np.float32)).all()
+    assert (found.std.astype(np.float32) == std.astype(np.float32)).all()

@@ -9,9 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from adagc.cli import main
+from adagc.datasets import DataSet, collect
 from adagc.errors import AdagcError, UsageError
 from adagc.inference import predict
 from adagc.labels import LabelTable, read_labels, write_labels
+from adagc.labels import files as label_files
 from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative
 from adagc.methods.boost import BoostLU
@@ -313,6 +316,142 @@ def on_disk(tmp_path) -> dict[str, str]:
     }
 
 
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """Data sets that were opened and label files that were read, in order."""
+    seen: list[str] = []
+
+    def open_counted(self, **options):
+        seen.append(f"--data {self.name}")
+        return open_data_set(self, **options)
+
+    def read_counted(path):
+        seen.append(Path(path).name)
+        return open_text(path)
+
+    open_data_set, open_text = DataSet.open, label_files.open_text
+    monkeypatch.setattr(DataSet, "open", open_counted)
+    monkeypatch.setattr(label_files, "open_text", read_counted)
+    return seen
+
+
+def test_the_command_opens_the_data_once_and_reads_each_label_file_once(tmp_path, opened):
+    """Training, testing and the report together; pictures, so that the report has a gallery."""
+    images, labels, truth = tmp_path / "images", tmp_path / "one.csv", tmp_path / "truth.csv"
+    images.mkdir()
+    collection = make_collection("images")
+    names = tuple(f"{i:05d}" for i in range(64))
+    for name, values in zip(names, collection.images.gather(np.arange(64)), strict=True):
+        np.save(images / f"{name}.npy", values)
+    write_labels(LabelTable(names, collection.classes, collection.truth.astype(np.int8)), truth)
+    one = collection.truth & (np.cumsum(collection.truth, axis=1) == 1)
+    write_labels(LabelTable(names, collection.classes, one.astype(np.int8), kind="single"), labels)
+    words = {
+        "root": images, "labels": labels, "truth": truth, "cache": tmp_path / "cache",
+        "method": "AN", "backbone": "linear", "epochs": 1, "batch_size": 8, "out": tmp_path / "run",
+    }  # fmt: skip
+    assert main(["train", *(f"--{name}={value}" for name, value in words.items())]) == 0
+    assert "observed: " in (tmp_path / "run" / "report.html").read_text()
+    assert sorted(opened) == ["--data folder", "one.csv", "truth.csv"]
+
+
+def test_simulated_labels_are_read_back_for_the_report_alone(tmp_path, opened):
+    words = [
+        "--data", "synthetic", "--scenes", "24", "--size", "16", "--scheme", "random",
+        "--absent", "skip", "--method", "AN", "--backbone", "linear", "--epochs", "1",
+    ]  # fmt: skip
+    assert main(["train", *words, "--out", str(tmp_path / "run")]) == 0
+    assert opened == ["--data synthetic", "labels.csv"]
+
+
+def test_labels_are_read_for_a_data_set_that_opens_without_them(tmp_path, opened, embeddings):
+    labels = make_labels(embeddings, tmp_path / "one.csv")
+    settings = config(scheme=None, labels=str(labels))
+    train(settings, AssumeNegative(), tmp_path / "run", collection=embeddings)
+    assert opened == ["one.csv"]
+
+
+def test_labels_may_lie_beside_the_data(tmp_path, on_disk):
+    beside = {**on_disk, "labels": "one.csv", "truth": "truth.csv", "split": "split.csv"}
+    runs = [
+        train(RunConfig(**settings, epochs=2), AssumeNegative(), tmp_path / name)
+        for name, settings in (("there", on_disk), ("beside", beside))
+    ]
+    one, two = (run.read_json("labels.json") for run in runs)
+    assert one == two
+    assert runs[0].read_json("inputs.json") == runs[1].read_json("inputs.json")
+
+
+def same_weights(one, two) -> bool:
+    a, b = (load_file(run.path("model.safetensors")) for run in (one, two))
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_labels_as_a_table_train_like_the_file(tmp_path, on_disk, opened):
+    """Given with the configured data, with an opened collection, or inside of it."""
+    settings = RunConfig(**on_disk, epochs=2)
+    wanted = train(settings, AssumeNegative(), tmp_path / "file")
+    table = read_labels(Path(on_disk["labels"]))
+    none = dataclasses.replace(settings, labels=None)
+    with_labels, without = open_configured(settings), open_configured(none)
+    opened.clear()
+    for name, given in {
+        "table": {"labels": table},
+        "table and collection": {"labels": table, "collection": without},
+        "collection": {"collection": with_labels},
+    }.items():
+        run = train(none, AssumeNegative(), tmp_path / name, **given)
+        assert run.read_json("labels.json")["hash"] == table.hash
+        assert same_weights(run, wanted), name
+    assert opened == ["--data array", "truth.csv"]  # the first alone had to open something
+    path = train(none, AssumeNegative(), tmp_path / "path", labels=Path(on_disk["labels"]))
+    assert config_of(path).labels == on_disk["labels"]
+    assert same_weights(path, wanted)
+
+
+def test_given_labels_win_over_the_configured_file(tmp_path, on_disk):
+    table = read_labels(Path(on_disk["labels"]))
+    other = dataclasses.replace(table, values=np.roll(table.values, 1, axis=1))
+    settings = RunConfig(**on_disk, epochs=1)
+    collection = open_configured(settings)
+    run = train(settings, AssumeNegative(), tmp_path / "a", collection=collection, labels=other)
+    assert run.read_json("labels.json")["hash"] == other.hash
+    assert config_of(run).labels is None  # no file, so none is recorded
+    # also a file other than the one that came with the collection
+    write_labels(other, tmp_path / "other.csv")
+    changed = dataclasses.replace(settings, labels=str(tmp_path / "other.csv"))
+    run = train(changed, AssumeNegative(), tmp_path / "b", collection=collection)
+    assert run.read_json("labels.json")["hash"] == other.hash
+    with pytest.raises(UsageError, match="either --labels FILE or --scheme"):
+        train(config(), AssumeNegative(), tmp_path / "c", collection=collection, labels=other)
+
+
+def test_images_and_labels_as_objects(tmp_path):
+    """No file and no folder of images: what an estimator needs."""
+    made = make_collection("embeddings")
+    names = made.images.names
+    one = LabelTable(
+        names[::-1],
+        made.classes[::-1],
+        (made.truth & (np.cumsum(made.truth, axis=1) == 1))[::-1, ::-1].astype(np.int8),
+        kind="single",
+    )
+    clean = LabelTable(names, made.classes, made.truth.astype(np.int8))
+    collection = collect(made.images, labels=one, truth=clean, seed=3)
+    assert collection.classes == made.classes
+    assert (collection.truth == made.truth).all()
+    assert {part: len(rows) for part, rows in collection.splits.items()} == {
+        "train": 38, "val": 13, "test": 13,
+    }  # fmt: skip
+    seen = observe(collection, labels=None, scheme=None, label_seed=0)
+    assert seen.values is collection.observed_values
+    assert (seen.values == (made.truth & (np.cumsum(made.truth, axis=1) == 1))).all()
+    run = train(RunConfig(**QUICK), AssumeNegative(), tmp_path / "run", collection=collection)
+    assert run.read_json("scores.json")["images"] == 13
+    with pytest.raises(ValueError, match="go together"):
+        dataclasses.replace(collection, observed_values=None)
+
+
 def test_columns_in_another_order_change_no_score(tmp_path, on_disk):
     run = train(RunConfig(**on_disk, epochs=2), AssumeNegative(), tmp_path / "run")
     before = run.read_json("scores.json")
@@ -386,7 +525,7 @@ def test_one_label_per_image_is_no_truth(tmp_path, on_disk):
     ],
 )
 def test_senseless_numbers_are_refused(name, value):
-    with pytest.raises(UsageError, match=f"--{name} must be"):
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} must be"):
         RunConfig(**{name: value})
 
 
@@ -394,7 +533,9 @@ def test_senseless_numbers_are_refused(name, value):
     "options", [{"memory_momentum": 7.0}, {"balance": -1.0}, {"patience": 0}, {"weight": -2.0}]
 )
 def test_senseless_options_leave_no_folder(tmp_path, on_disk, options):
-    with pytest.raises(UsageError, match=f"--method.{next(iter(options))} must be"):
+    with pytest.raises(
+        UsageError, match=f"--method.{next(iter(options)).replace('_', '-')} must be"
+    ):
         train(RunConfig(**on_disk, epochs=2), AdaGC(**options), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -82,7 +82,7 @@ def run(
     task = Task(collection.classes, observed[train], settings.epochs, 3, settings.seed)
     trained = fit(
         network, method, task, collection.images, train,
-        Validation(val, observed[val].numpy() > 0), DiskFolder(folder), settings,
+        Validation(val, observed[val].numpy()), DiskFolder(folder), settings,
         resume=resume, on_epoch=after, **options,
     )  # fmt: skip
     return trained, network, states
@@ -270,6 +270,51 @@ def test_clipping_bounds_the_gradient(tmp_path):
         assert norms == pytest.approx([0.5] * 9, rel=1e-3)
 
 
+def test_a_group_that_is_not_to_be_clipped_is_left_alone_and_not_counted(tmp_path):
+    seen: list[tuple[float, float]] = []
+
+    class Loud(AssumeNegative):
+        def setup(self, network, task):
+            super().setup(network, task)
+            self.own = nn.Parameter(torch.ones(5))
+
+        def parameter_groups(self, network, lr):
+            own = {"params": [self.own], "lr": lr, "clip": False}
+            return [*super().parameter_groups(network, lr), own]
+
+        def loss(self, network, batch, progress):
+            losses = super().loss(network, batch, progress)
+            return Losses(1000 * losses.total + 100 * self.own.sum())
+
+    class Watch(torch.optim.Adam):
+        def step(self, *args, **kwargs):
+            network, own = (
+                torch.cat([p.grad.flatten() for p in group["params"]]).norm().item()
+                for group in self.param_groups
+            )
+            seen.append((network, own))
+            return super().step(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim, "Adam", Watch)
+        run(tmp_path, Loud(), settings={"clip": 0.5})
+    assert [network for network, _ in seen] == pytest.approx([0.5] * 9, rel=1e-3)
+    assert [own for _, own in seen] == pytest.approx([100 * math.sqrt(5)] * 9)
+
+
+def test_equal_scores_leave_the_best_epoch_where_it_was(tmp_path):
+    class Still(AssumeNegative):
+        """Learns nothing, so that all epochs are equally good."""
+
+        def parameter_groups(self, network, lr):
+            return super().parameter_groups(network, 0.0)
+
+    trained, _, _ = run(tmp_path, Still())
+    values = {line["noisy"]["network"]["mean_average_precision"] for line in history(tmp_path)}
+    assert len(values) == 1
+    assert trained.best_epoch == {"network": 1}
+
+
 def test_batch_normalisation_trains_in_batches_and_is_judged_by_its_statistics(tmp_path):
     _, network, _ = run(tmp_path, AssumeNegative(), kind="images")
     assert network[1].num_batches_tracked == 9  # validation added none
@@ -319,6 +364,106 @@ def test_a_later_keep_replaces_an_earlier_one(tmp_path):
     method.script = "kkcr"
     _, _, states = run(tmp_path, method, settings={"epochs": 4})
     assert same(states[3], states[1])
+
+
+# -- RESTART, and the validation predictions that a method may ask for --------------------------
+
+
+class Restarting(Toy):
+    """Keeps a copy of the network it was given, and later goes on from that."""
+
+    def setup(self, network, task):
+        super().setup(network, task)
+        self.first = copy.deepcopy(network).requires_grad_(False)
+        self.told: list[tuple[int, bool]] = []
+
+    def end_epoch(self, scores, progress):
+        super().end_epoch(scores, progress)
+        return Verdict.RESTART if progress.epoch == 2 else Verdict.CONTINUE
+
+    def chosen(self, network):
+        return self.first
+
+    def restarted(self, network, progress):
+        self.told.append((progress.epoch, same(network.state_dict(), self.first.state_dict())))
+
+
+def test_restart_goes_on_from_the_chosen_network_with_an_optimiser_that_has_no_past(tmp_path):
+    method, network = Restarting(), make_classifier()
+    before = copy.deepcopy(network.state_dict())
+    # One batch holds all images: an epoch is one step, whatever the order.
+    settings = {"epochs": 3, "batch_size": 24, "average": 0.9}
+    trained, _, states = run(tmp_path, method, network, settings=settings)
+    assert method.told == [(2, True)]
+    assert same(states[1], before)
+    assert not same(states[0], before)
+    for name, value in states[2].items():  # the first step once more, which moments would change
+        torch.testing.assert_close(value, states[0][name], rtol=1e-4, atol=1e-6)
+    assert same(trained.networks["averaged"].state_dict(), states[2])  # its history began there too
+    assert int(method.epochs_seen) == 3  # unlike a RESTORE, the method itself goes on
+    assert [line["verdict"] for line in history(tmp_path)] == ["continue", "restart", "continue"]
+
+
+def test_by_default_a_method_restarts_from_the_network_it_watches(tmp_path):
+    class Watching(Restarting):
+        chosen = Method.chosen
+
+        def watched(self, network):
+            return self.first
+
+    _, _, states = run(tmp_path, method := Watching(), settings={"epochs": 2})
+    assert method.told == [(2, True)]
+    assert same(states[1], method.first.state_dict())
+
+
+def test_a_run_interrupted_around_a_restart_ends_bit_for_bit_like_a_whole_one(tmp_path):
+    settings = {"epochs": 4, "average": 0.9}
+    whole, _, _ = run(tmp_path / "whole", Restarting(), settings=settings)
+
+    class EnoughError(Exception):
+        pass
+
+    def stop(line):
+        if line.epoch == 2:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        run(tmp_path / "parts", Restarting(), settings=settings, on_epoch=stop)
+    parts, _, _ = run(tmp_path / "parts", Restarting(), settings=settings, resume=True)
+    for name in ("network", "averaged"):
+        one, other = (found.networks[name].state_dict() for found in (whole, parts))
+        assert same(one, other), name
+
+
+def test_a_method_sees_the_validation_predictions_of_what_it_watches_if_it_wants(tmp_path):
+    class Curious(Toy):
+        def setup(self, network, task):
+            super().setup(network, task)
+            self.first = copy.deepcopy(network)
+            self.seen: list[tuple[int, Tensor, Tensor, int]] = []
+
+        def watched(self, network):
+            return self.first  # never trained
+
+        def wants_validation(self, progress):
+            return progress.epoch != 2
+
+        def see_validation(self, probabilities, observed, progress):
+            self.seen.append((progress.epoch, probabilities, observed, len(self.heard)))
+
+    method = Curious()
+    run(tmp_path, method)
+    assert [epoch for epoch, *_ in method.seen] == [1, 3]
+    assert [before for *_, before in method.seen] == [0, 2]  # end_epoch came after
+    collection = make_collection()
+    rows = collection.splits["val"]
+    for _, probabilities, observed, _ in method.seen:
+        wanted = predict(method.first, collection.images, rows)
+        assert np.array_equal(probabilities.numpy(), wanted)
+        assert observed.dtype == torch.int8
+        assert np.array_equal(observed.numpy(), simulate_random(collection.truth, 0)[rows])
+        heard = score(observed.numpy() > 0, wanted, absent="skip").mean_average_precision
+        assert method.heard[0] == heard
 
 
 class Scripted(AdaGC):
@@ -463,7 +608,9 @@ def test_training_knows_the_interface_of_methods_and_no_method():
             if id(node) in prose:  # a docstring may give a reason
                 continue
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("adagc.methods"):
-                assert node.module in allowed, f"{path.name} imports {node.module}"
+                # YAML files name methods: their reader looks names up, and knows none itself.
+                known = {"adagc.methods"} if path.name == "files.py" else set()
+                assert node.module in allowed | known, f"{path.name} imports {node.module}"
             elif isinstance(node, ast.Import):
                 assert not any(alias.name.startswith("adagc.methods") for alias in node.names)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):

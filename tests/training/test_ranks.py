@@ -1,23 +1,29 @@
-"""Two processes must be one: real gloo ranks against a single process on the same batches."""
+"""Many processes must be one: real gloo ranks against a single process on the same batches."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import socket
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+import adagc.training.network as network_module
 from adagc import ranks
+from adagc.datasets.collection import Collection
 from adagc.errors import UsageError
+from adagc.images.array import ArrayScenes
 from adagc.methods import find, registry
+from adagc.models import heads
 from adagc.training import checkpoint
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
@@ -27,99 +33,171 @@ from adagc.types import Verdict
 from conftest import SPAWN, make_collection, make_labels, make_text
 
 METHODS = [*registry()]
+BATCH, EPOCHS = 8, 3
 
 
-def config(labels: str, text: str | None) -> RunConfig:
-    """Images through plain layers: nothing random and no statistics of a share in the network."""
-    return RunConfig(
-        labels=labels, text=text, epochs=3, batch_size=8, learning_rate=0.003, backbone="mlp",
-        hidden=8, weights="none", accelerator="cpu", oracle=True, average=0.9, clip=1.0,
-    )  # fmt: skip
+class Counted(ArrayScenes):
+    """Counts the rows that are read."""
+
+    read = 0
+
+    def gather(self, rows):
+        self.read += len(rows)
+        return super().gather(rows)
+
+
+def config(labels: str, text: str | None, **options) -> RunConfig:
+    """A small residual network with batch normalisation, and nothing random in it."""
+    settings = {
+        "epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.003, "backbone": "test_resnet",
+        "weights": "none", "accelerator": "cpu", "average": 0.9, "clip": 1.0,
+    }  # fmt: skip
+    return RunConfig(labels=labels, text=text, **{**settings, **options})
+
+
+def collection_to_count() -> Collection:
+    """Without test images, so that reading is training and validation."""
+    whole = make_collection("images")
+    array = whole.images.gather(np.arange(len(whole.images)))
+    splits = {name: rows for name, rows in whole.splits.items() if name != "test"}
+    return dataclasses.replace(
+        whole, images=Counted(array, bands=whole.images.bands), splits=splits
+    )
 
 
 def run_all(labels: str, out: str) -> None:
+    """Every method, in double precision: what ranks add up in another order must not show.
+
+    In single precision Adam makes steps of full size out of gradients that are nothing but
+    rounding, and nine of them later two right implementations are apart.
+    """
     torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    single = network_module.build
+    network_module.build = lambda *told, **options: single(*told, **options).double()
     warnings.simplefilter("ignore")
-    collection = make_collection("images")
     text = str(Path(labels).parent / "names.csv")
+    counts = {}
     for title, method in registry().items():
+        collection = collection_to_count()
+        learner = method()
+        set_up = learner.setup
+
+        def begin(*told, images=collection.images, set_up=set_up):
+            images.read = 0  # statistics of bands were measured by then
+            set_up(*told)
+
+        learner.setup = begin
         folder = Path(out) / f"{METHODS.index(title)}"
-        train(config(labels, text), method(), folder, collection=collection)
+        train(config(labels, text), learner, folder, collection=collection)
+        counts[title] = collection.images.read
+    (Path(out) / f"rows-{ranks.rank()}.json").write_text(json.dumps(counts))
+    network_module.build = single
+    torch.set_default_dtype(torch.float32)
 
 
-def be(rank: int, port: int) -> None:
+def be(rank: int, world: int, port: int) -> None:
     """What torchrun tells a process."""
     os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
-        "GROUP_RANK": "0",
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": f"{world}",
+        "LOCAL_WORLD_SIZE": f"{world}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0",
     }  # fmt: skip
 
 
-def one_of_two(rank: int, port: int, labels: str, out: str) -> None:
-    be(rank, port)
+def one_of(rank: int, world: int, port: int, labels: str, out: str) -> None:
+    be(rank, world, port)
     run_all(labels, out)
 
 
-def in_memory(out: str) -> None:
+def one_in_memory(rank: int, world: int, port: int, out: str) -> None:
     """A run without a folder that goes back to a snapshot."""
+    be(rank, world, port)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    collection = make_collection("images")
-    settings = replace(config(f"{out}/labels.csv", None), epochs=5)
+    settings = config(f"{out}/labels.csv", None, epochs=5, backbone="mlp", hidden=8)
     method = find("AdaGC")(patience=1, minimum_warm_up=0, force_trigger=0.6)
-    run = train(settings, method, collection=collection)
-    if ranks.rank() == 0:
+    run = train(settings, method, collection=make_collection("images"))
+    if rank == 0:
         assert any(line.verdict is Verdict.RESTORE for line in run.history)
-        torch.save(run.model().state_dict(), f"{out}/{ranks.world()}.pt")
+        torch.save(run.model().state_dict(), f"{out}/{world}.pt")
 
 
-def one_in_memory(rank: int, port: int, out: str) -> None:
-    be(rank, port)
-    in_memory(out)
+def together(world: int, target, *arguments) -> None:
+    """Run a function of (rank, world, port, ...) in so many processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    crew = [
+        SPAWN.Process(target=target, args=(rank, world, port, *arguments)) for rank in range(world)
+    ]
+    for process in crew:
+        process.start()
+    for process in crew:
+        process.join(300)
+    assert [process.exitcode for process in crew] == [0] * world
 
 
 def test_two_ranks_go_back_without_a_folder(tmp_path):
     make_labels(make_collection("images"), tmp_path / "labels.csv")
-    in_memory(str(tmp_path))
-    in_two(one_in_memory, str(tmp_path))
-    one, two = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in (1, 2))
-    assert compare("AdaGC", one, two)
+    for world in (1, 2):
+        together(world, one_in_memory, str(tmp_path))
+    one, two = (torch.load(tmp_path / f"{world}.pt", weights_only=True) for world in (1, 2))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=3e-4)
 
 
-def in_two(target, *arguments) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    both = [SPAWN.Process(target=target, args=(rank, port, *arguments)) for rank in (0, 1)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(300)
-        assert process.exitcode == 0
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> tuple[str, Path]:
+    """The label file, and the folder of the runs of one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    labels = str(make_labels(make_collection("images"), folder / "labels.csv"))
+    make_text(folder / "names.csv")
+    together(1, one_of, labels, str(folder / "runs"))
+    return labels, folder / "runs"
 
 
-def test_two_ranks_train_what_one_process_trains(tmp_path):
-    """Every method of the registry: weights, state and files."""
-    labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
-    make_text(tmp_path / "names.csv")
-    folders = tmp_path / "one", tmp_path / "two"
-    run_all(labels, str(folders[0]))
-    in_two(one_of_two, labels, str(folders[1]))
+@pytest.mark.parametrize("world", [2, 3])
+def test_many_ranks_train_what_one_process_trains(alone, world, tmp_path):
+    """Every method of the registry: weights, statistics of batch normalisation, state and files."""
+    labels, one = alone
+    together(world, one_of, labels, str(tmp_path))
     for place, title in enumerate(METHODS):
-        one, two = (checkpoint.load(folder / str(place) / "last.ckpt") for folder in folders)
-        assert compare(title, one["network"], two["network"])
-        assert compare(title, one["averaged"], two["averaged"])
-        stateful = any(isinstance(value, Tensor) for value in one["method"].values())
-        assert bool(compare(title, one["method"], two["method"])) == stateful
+        state, other = (
+            checkpoint.load(folder / str(place) / "last.ckpt") for folder in (one, tmp_path)
+        )
+        assert any("running_var" in name for name in state["network"])
+        assert compare(title, state["network"], other["network"])
+        assert compare(title, state["averaged"], other["averaged"])
+        stateful = any(isinstance(value, Tensor) for value in state["method"].values())
+        assert bool(compare(title, state["method"], other["method"])) == stateful
+        lines = (tmp_path / str(place) / "history.jsonl").read_text().splitlines()
+        assert len(lines) == EPOCHS  # the first rank alone writes
     names = [
-        sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "events" not in str(p))
-        for folder in folders
+        sorted(
+            str(path.relative_to(folder))
+            for path in folder.rglob("*")
+            if "events" not in str(path) and "rows-" not in path.name
+        )
+        for folder in (one, tmp_path)
     ]
     assert names[0] == names[1]
-    for place in range(len(METHODS)):
-        lines = (folders[1] / str(place) / "history.jsonl").read_text().splitlines()
-        assert len(lines) == 3  # the first rank alone writes
+    check_reading(one, tmp_path, world)
+
+
+def check_reading(one: Path, many: Path, world: int) -> None:
+    """A rank reads its share of the images and the partners it mixes with, and no more."""
+    whole = json.loads((one / "rows-0.json").read_text())
+    shares = [json.loads((many / f"rows-{rank}.json").read_text()) for rank in range(world)]
+    trained = EPOCHS * len(make_collection("images").splits["train"])
+    for title in METHODS:
+        read = [share[title] for share in shares]
+        # Partners of at most all images, as far as they are not this rank's own already.
+        extra = trained if title in ("AdaGC", "Dist-PU") else 0
+        assert whole[title] <= sum(read) <= whole[title] + extra, title
+        assert max(read) <= math.ceil((whole[title] + extra) / world) + EPOCHS * 6, title
+        if extra:
+            assert sum(read) > whole[title], title  # the test would see mixing within a share
 
 
 def compare(title: str, one: dict, two: dict) -> int:
@@ -131,7 +209,7 @@ def compare(title: str, one: dict, two: dict) -> int:
             count += 1
             if value.is_floating_point():
                 where = f"{title}: {name}"
-                torch.testing.assert_close(value, two[name], rtol=1e-3, atol=3e-4, msg=where)
+                torch.testing.assert_close(value, two[name], rtol=1e-6, atol=1e-7, msg=where)
             else:
                 assert torch.equal(value, two[name]), f"{title}: {name}"
     return count
@@ -155,11 +233,15 @@ def test_the_command_under_torchrun(tmp_path):
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def _spread(rank: int, port: int, out: str) -> None:
+def join(rank: int, world: int, port: int) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world
     )
+
+
+def _spread(rank: int, world: int, port: int, out: str) -> None:
+    join(rank, world, port)
     torch.save(_all_of_it(), f"{out}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
@@ -168,22 +250,23 @@ def _all_of_it() -> list[Tensor]:
     """A loss between rows of five, of a network run through `spread` and of a layer beside it."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(5, 3, generator=generator)
-    inner, outer = (torch.randn(3, 3, generator=generator, requires_grad=True) for _ in range(2))
-    first, second = ranks.spread(lambda x: (x @ inner, (x @ inner).tanh()), rows)
-    loss = (first @ outer @ second.T).logsumexp(dim=1).pow(2).sum()
-    loss.backward()
-    own = [nn.Parameter(inner.detach()), nn.Parameter(outer.detach())]
-    for parameter, tensor in zip(own, (inner, outer), strict=True):
-        parameter.grad = tensor.grad
-    ranks.mean_gradients(own)
+    inner, outer, spare = (nn.Parameter(torch.randn(3, 3, generator=generator)) for _ in range(3))
+    exchange = ranks.GradientExchange([inner, outer, spare], bucket=4 * 9)  # one per bucket
+    for _ in range(2):  # a second pass finds an exchange that starts anew
+        for parameter in (inner, outer):
+            parameter.grad = None
+        first, second = ranks.spread(lambda x: (x @ inner, (x @ inner).tanh()), rows)
+        loss = (first @ outer @ second.T).logsumexp(dim=1).pow(2).sum()
+        loss.backward()
+        exchange.finish()
+    assert spare.grad is None  # untouched by the loss
     alone = ranks.spread(lambda x: 2 * x, rows[:1])  # fewer rows than ranks
-    share = rows[ranks.rank() :: ranks.world()]
     return [loss.detach(), first.detach(), second.detach(), alone,
-            ranks.gather(share, 5), own[0].grad, own[1].grad]  # fmt: skip
+            ranks.gather(ranks.own(rows), 5), inner.grad, outer.grad]  # fmt: skip
 
 
 def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
-    in_two(_spread, str(tmp_path))
+    together(2, _spread, str(tmp_path))
     wanted = _all_of_it()
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
@@ -191,26 +274,91 @@ def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
             torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
-def _statistics(rank: int, port: int, out: str) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
-    )
-    network = nn.Sequential(nn.BatchNorm1d(2, momentum=1.0))
-    ranks.spread(network, torch.tensor([[0.0, 1.0], [4.0, 5.0], [2.0, 1.0], [6.0, 5.0]]))
-    own = network[0].running_mean.clone()
-    ranks.mean_statistics(network)
-    torch.save([own, network[0].running_mean, network[0].num_batches_tracked], f"{out}/{rank}.pt")
+class Activated(nn.BatchNorm1d):
+    """A layer of somebody else's that does more than normalise, as timm has them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).relu()
+
+
+def _normalise(rank: int, world: int, port: int, out: str) -> None:
+    join(rank, world, port)
+    torch.save(_statistics(), f"{out}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
-def test_ranks_agree_on_the_statistics_of_batch_normalisation(tmp_path):
-    in_two(_statistics, str(tmp_path))
+def _statistics() -> list[Tensor]:
+    """Two layers of batch normalisation with a loss that looks across rows, in double precision."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(7, 3, 4, generator=generator, dtype=torch.float64) * 3 + 100
+    first, second = nn.BatchNorm1d(3).double(), Activated(3, affine=False).double()
+    exchange = ranks.GradientExchange(first.parameters())
+    network = nn.Sequential(first, nn.Conv1d(3, 3, 1).double(), second)
+    with torch.no_grad():
+        network[1].weight.copy_(torch.randn(3, 3, 1, generator=generator))
+        network[1].bias.zero_()
+    loss = ranks.spread(network, rows).pow(2).cumsum(dim=0).sin().sum()
+    loss.backward()
+    exchange.finish()
+    found = [loss.detach(), first.weight.grad, first.bias.grad, first.num_batches_tracked]
+    found += [layer.running_mean for layer in (first, second)]
+    found += [layer.running_var for layer in (first, second)]
+    network.eval()
+    return [*found, ranks.spread(network, rows).detach()]
+
+
+def test_batch_normalisation_sees_the_whole_batch(tmp_path):
+    together(3, _normalise, str(tmp_path))
+    wanted = _statistics()
+    for rank in range(3):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for mine, theirs in zip(found, wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+def _overlap(rank: int, world: int, port: int, out: str) -> None:
+    join(rank, world, port)
+    layers = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
+    exchange = ranks.GradientExchange(layers.parameters(), bucket=64 * 64 * 4)
+    sent: list[int] = []
+    layers[0].register_full_backward_pre_hook(lambda *_: sent.append(len(exchange._sent)))
+    ranks.spread(layers, torch.ones(4, 64)).sum().backward()
+    exchange.finish()
+    assert sent == [3], sent  # three of four buckets were on their way before the first layer
+    torch.distributed.destroy_process_group()
+
+
+def test_gradients_travel_while_the_backward_pass_is_under_way(tmp_path):
+    together(2, _overlap, str(tmp_path))
+
+
+def _drop(rank: int, world: int, port: int, labels: str, out: str) -> None:
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": f"{world}",
+        "LOCAL_WORLD_SIZE": f"{world}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0",
+    }  # fmt: skip
+    torch.set_num_threads(1)
+    masks: list[Tensor] = []
+    real = heads.drop
+
+    def spy(features: Tensor, share: float, training: bool) -> Tensor:
+        if training and len(masks) < 6:
+            masks.append(real(torch.ones_like(features), share, training) > 0)
+        return real(features, share, training)
+
+    heads.drop = spy
+    settings = config(labels, None, dropout=0.5, epochs=1)
+    train(settings, find("AN")(), f"{out}/run", collection=make_collection("images"))
+    torch.save(masks, f"{out}/{rank}.pt")
+
+
+def test_ranks_drop_different_units(tmp_path):
+    labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
+    together(2, _drop, labels, str(tmp_path))
     one, two = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    assert one[0].tolist() == [1.0, 1.0]  # each saw its own rows
-    assert two[0].tolist() == [5.0, 5.0]
-    assert one[1].tolist() == two[1].tolist() == [3.0, 3.0]
-    assert one[2] == two[2] == 1
+    assert len(one) == len(two) > 0
+    assert not any(torch.equal(mine, theirs) for mine, theirs in zip(one, two, strict=True))
 
 
 def test_a_wrapped_network_is_the_network_in_all_but_its_calls():
@@ -226,12 +374,13 @@ def test_a_wrapped_network_is_the_network_in_all_but_its_calls():
 
 
 def train_one(labels: str, out: str) -> None:
+    """With plain layers, in which single precision is enough to compare."""
     torch.set_num_threads(1)
-    method = find("AdaGC")()
-    train(config(labels, None), method, out, collection=make_collection("images"))
+    settings = config(labels, None, backbone="mlp", hidden=8)
+    train(settings, find("AdaGC")(), out, collection=make_collection("images"))
 
 
-def one_of_two_by_srun(rank: int, port: int, labels: str, out: str) -> None:
+def one_of_two_by_srun(rank: int, world: int, port: int, labels: str, out: str) -> None:
     os.environ |= {
         "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0",
         "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_PROCID": str(rank),
@@ -244,9 +393,10 @@ def one_of_two_by_srun(rank: int, port: int, labels: str, out: str) -> None:
 def test_two_tasks_of_srun_are_two_ranks(tmp_path):
     labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
     train_one(labels, str(tmp_path / "one"))
-    in_two(one_of_two_by_srun, labels, str(tmp_path / "two"))
+    together(2, one_of_two_by_srun, labels, str(tmp_path / "two"))
     one, two = (checkpoint.load(tmp_path / name / "last.ckpt") for name in ("one", "two"))
-    assert compare("AdaGC", one["network"], two["network"])
+    for name, value in one["network"].items():
+        torch.testing.assert_close(value, two["network"][name], rtol=1e-3, atol=3e-4)
 
 
 def test_one_process_in_a_larger_allocation_is_one_process(monkeypatch):

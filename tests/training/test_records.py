@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ LINE = EpochRecord(
 MODEL = ModelRecord("AN", {"network": 2}, 3, 1.5, {"network": STUDENT})
 LAST = records.TestedEpoch(3, SCORES)
 TESTED = records.TestedNetwork(NetworkRole.DEPLOYED, "student", {"last": LAST})
-TEST = records.TestRecord("test", 3, 0.5, ("a", "b"), "AN", {"network": TESTED})
+TEST = records.TestRecord("test", 3, (0.5, 0.5), ("a", "b"), "AN", {"network": TESTED})
 LABELS = LabelSummary(
     hash="abc",
     classes=("a", "b"),
@@ -97,6 +98,17 @@ def test_a_class_without_a_value_and_a_metric_that_was_unknown():
     assert (again.scheme, again.seed) == ("random", "4")
     assert np.isnan(Summary({"mean_f1": 0.5}).mean_average_precision)
     assert Summary({"mean_f1": 0.5}).mean_f1 == 0.5
+
+
+def test_classes_share_a_threshold_or_have_their_own():
+    assert TEST.to_dict()["threshold"] == TEST.threshold == 0.5
+    own = replace(TEST, thresholds=(0.5, 0.25))
+    assert own.threshold is None
+    written = json.loads(json.dumps(own.to_dict()))
+    assert "threshold" not in written
+    assert records.TestRecord.from_dict(written).thresholds == (0.5, 0.25)
+    first = {**TEST.to_dict(), "threshold": 0.4, "format": 0}
+    assert records.TestRecord.from_dict(first).thresholds == (0.4, 0.4)
 
 
 def test_words_of_a_label_file_do_not_replace_ours():

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Literal, Protocol
 
+from adagc import plugins
 from adagc.bench.jobs import Job
 from adagc.errors import AdagcError, UnsuitedError, UsageError
 
@@ -95,7 +96,7 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         cores, gpu = self._engine.share(self._number)
         self._process: BaseProcess = context.Process(
-            target=_serve, args=(theirs, cores, gpu), daemon=True
+            target=_serve, args=(theirs, cores, gpu, plugins.modules()), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -116,7 +117,7 @@ class _Worker:
             kind, value = self.pipe.recv()
         except (EOFError, OSError):
             self._process.join()
-            from adagc.bench.work import note_failure
+            from adagc.bench.failures import note_failure
 
             text = _obituary(self._process.exitcode)
             note_failure(job, AdagcError(text))
@@ -150,8 +151,8 @@ def _obituary(code: int | None) -> str:
     return f"the process that trained it ended with code {code}"
 
 
-def settle(cores: list[int], gpu: str | None) -> None:
-    """Keep this process to its share of the machine."""
+def settle(cores: list[int], gpu: str | None, modules: Sequence[str]) -> None:
+    """Keep this process to its share of the machine, and let it know the parent's plug-ins."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     if hasattr(os, "sched_setaffinity"):  # Linux
         os.sched_setaffinity(0, cores)
@@ -161,12 +162,14 @@ def settle(cores: list[int], gpu: str | None) -> None:
 
     torch.set_num_threads(len(cores))
     logging.getLogger("adagc").setLevel(logging.INFO)
+    plugins.import_all(modules)
 
 
-def _serve(pipe: Connection, cores: list[int], gpu: str | None) -> None:
+def _serve(pipe: Connection, cores: list[int], gpu: str | None, modules: Sequence[str]) -> None:
     """The life of a worker process."""
-    settle(cores, gpu)
-    from adagc.bench.work import BusyError, perform, reason
+    settle(cores, gpu, modules)
+    from adagc.bench.failures import reason
+    from adagc.bench.work import BusyError, perform
 
     def say(kind: str, value: Any = None) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from adagc.bench.jobs import Job
 from adagc.bench.results import Results
-from adagc.methods import find
+from adagc.methods import outline
 
 
 def seconds_left(missing: Iterable[Job], known: Sequence[Results], workers: int) -> float | None:
@@ -33,9 +33,9 @@ def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:
             continue
         for result in results.finished:
             speed = result.seconds / result.run.settings.epochs
-            units.append(speed / find(result.method).cost)
+            units.append(speed / outline(result.method).cost)
             if result.method == job.method:
                 own.append(speed)
     if own:
         return statistics.mean(own)
-    return statistics.mean(units) * find(job.method).cost if units else None
+    return statistics.mean(units) * outline(job.method).cost if units else None

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from adagc.bench.scenarios import Scenario
 from adagc.errors import AdagcError
-from adagc.methods import find
-from adagc.methods.base import Method
+from adagc.methods import find, outline
+from adagc.options import read, typed
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents
 from adagc.training.runs import FREE, Run
-from adagc.training.typed import typed
+
+if TYPE_CHECKING:
+    from adagc.methods import Method
 
 Status = Literal["finished", "started", "failed", "missing"]
 DONE = "bench.json"  # written when everything else is there
@@ -106,11 +107,12 @@ def make_job(
     or file (labels, embeddings, weights) is another folder. Where the data lies and what computes
     it do not count.
     """
-    method = find(title)
+    method = outline(title)
     told = scenario.told(method.title) if options is None else options
-    see = f"adagc methods {method.title}"
-    full = typed(method, {**_defaults(method), **told}, method.title, see)
-    settings = asdict(scenario.config(seed))
+    known = read(method)
+    defaults = {name: option.default for name, option in known.items()}
+    full = typed(known, {**defaults, **told}, method.title, f"adagc methods {method.title}")
+    settings = scenario.config(seed).to_dict()
     digest = _digest(method.title, full, settings)
     # Not of the label: two variants of a study that come to the same are one run.
     folder = out / scenario.name / slug(method.title) / f"seed{seed}-{digest}"
@@ -133,15 +135,6 @@ def slug(title: str) -> str:
     ('boostlu-ll-ct', 'gt-w-bce', 't-s-raw')
     """
     return re.sub(r"[^a-z0-9.]+", "-", title.lower().replace("'", "-raw"))
-
-
-def _defaults(method: type[Method]) -> dict[str, Any]:
-    parameters = inspect.signature(method.__init__).parameters
-    return {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if name not in ("self", "args", "kwargs")
-    }
 
 
 def _digest(title: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

@@ -10,12 +10,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.bench.failures import failure_of, is_unsuited, reason
 from adagc.bench.jobs import Job, Status
-from adagc.bench.work import failure_of, is_unsuited, reason
 from adagc.errors import AdagcError
 from adagc.training.records import Choice, NewerFormatError, TestedNetwork
 from adagc.training.runs import Run
-from adagc.training.scoring import predictions_of, truth_of
 from adagc.types import Scores
 
 
@@ -38,10 +37,14 @@ class Result:
 
     def predictions(self, network: str, choice: Choice) -> NDArray[np.float32]:
         """(N, C) probabilities for the test images."""
+        from adagc.training.scoring import predictions_of
+
         return predictions_of(self.run)[f"{network}-{choice}"]
 
     def truth(self) -> NDArray[np.bool_]:
         """(N, C) clean labels of the test images."""
+        from adagc.training.scoring import truth_of
+
         return truth_of(self.run)
 
 

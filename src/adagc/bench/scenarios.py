@@ -3,32 +3,40 @@
 On disk it is a folder with `scenario.yaml` (the settings of a run, and a block `bench:` with what
 only a benchmark needs) and one `<method>.yaml` for every method whose options differ from its
 defaults. A scenario that stands on another one (`base: ../demo-random/scenario.yaml`) takes over
-its `bench:` block, except for the title, and its method files too.
+its `bench:` block, except for the title, and its method files too. Without `seeds:` in that block
+a `seed:` of the settings is the only one.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from adagc.datasets.registry import find as find_data
 from adagc.errors import UsageError
-from adagc.methods import find
+from adagc.options import Option, read, typed
+from adagc.suggest import hint_or_list
 from adagc.training.config import RunConfig
-from adagc.training.files import chain, read_file, read_settings
-from adagc.training.typed import typed
+from adagc.training.files import SCENARIO, chain, method_options, options_in, read_file
 
 SHIPPED = Path(__file__).parents[1] / "configs"
-_FILE = "scenario.yaml"
+# What only a benchmark wants to know, as it stands under `bench:`; seeds have their own rules.
+_ABOUT = {
+    "title": Option("title", str),
+    "seeds": Option("seeds", Any),
+    "redraw": Option("redraw", bool),
+    "paper": Option("paper", str | None),
+    "paper_note": Option("paper_note", str),
+}
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row of the world: everything of a run but the method and the seed."""
+    """Everything of a run but the method and the seed."""
 
     name: str
     title: str
@@ -58,7 +66,7 @@ class Scenario:
 
     def with_options(self, folder: Path) -> Scenario:
         """The same with what the method files of another folder say, as `tune` writes them."""
-        found = _options(folder)
+        found = options_in(folder)
         if not found:
             raise UsageError(f"{folder} holds no options of methods: run  adagc tune  first")
         return replace(self, options={**self.options, **found}, tuned=str(folder))
@@ -70,7 +78,9 @@ class Scenario:
         parts = [
             f"{config.epochs} epoch{'s' * (config.epochs > 1)}",
             f"batches of {config.batch_size}",
-            f"{config.scenes} training scenes" if config.data == "synthetic" else "",
+            f"{config.scenes} training scenes"
+            if "scenes" in find_data(config.data).options
+            else "",
             f"{config.share:.0%} of the training images" if config.share < 1 else "",
             f"options tuned ({self.tuned})" if self.tuned else "",
         ]
@@ -79,12 +89,12 @@ class Scenario:
     @cached_property
     def defaults(self) -> dict[str, Any]:
         """All settings, for the record."""
-        return asdict(self.config(self.seeds[0]))
+        return self.config(self.seeds[0]).to_dict()
 
 
 def shipped() -> list[str]:
     """Names of the scenarios that come with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{_FILE}"))
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{SCENARIO}"))
 
 
 def load(name: str) -> Scenario:
@@ -92,32 +102,31 @@ def load(name: str) -> Scenario:
     path = Path(name)
     if not path.is_file():
         # A folder of runs may have the name of a shipped scenario, too.
-        places = (path / _FILE, SHIPPED / name / _FILE)
+        places = (path / SCENARIO, SHIPPED / name / SCENARIO)
         path = next((place for place in places if place.is_file()), places[-1])
         if not path.is_file():
-            close = difflib.get_close_matches(name, shipped(), n=1)
-            hint = f"did you mean {close[0]}?" if close else "give a folder with scenario.yaml, or"
-            raise UsageError(f"there is no scenario {name!r}: {hint} ({', '.join(shipped())})")
-    settings = read_settings(path)
-    settings.pop("bench", None)
-    place = path.resolve().parent.name if path.name == _FILE else path.stem
+            near = hint_or_list(name, shipped(), "shipped ones")
+            raise UsageError(f"there is no scenario {name!r}, nor a folder with {SCENARIO}{near}")
+    place = path.resolve().parent.name if path.name == SCENARIO else path.stem
+    settings: dict[str, Any] = {}
     about: dict[str, Any] = {}
-    options: dict[str, Mapping[str, Any]] = {}
     for file in reversed(chain(path)):
+        own = read_file(file)
         # Everything is taken over but the name: two tables of one title would be mixed up.
-        about |= {"title": place} | _about(file)
-        options |= _options(file.parent)
-    _check(path, settings, about)
-    settings = typed(RunConfig, settings, str(path), "adagc train --help")
-    about["seeds"] = _seeds(path, about.get("seeds", Scenario.seeds))
-    return Scenario(name=place, settings=settings, options=options, **about)
+        about |= {"title": place} | _about(file, own.pop("bench", None))
+        for name in ("base", "method"):
+            own.pop(name, None)
+        settings |= typed(read(RunConfig), own, str(file), "adagc train --help")
+    _check_variables(path, settings)
+    usual = (settings.pop("seed"),) if "seed" in settings else Scenario.seeds
+    about["seeds"] = _seeds(path, about.get("seeds", usual))
+    return Scenario(name=place, settings=settings, options=method_options(path), **about)
 
 
-def _about(path: Path) -> dict[str, Any]:
-    about = read_file(path).get("bench") or {}
-    if not isinstance(about, dict):
+def _about(path: Path, told: Any) -> dict[str, Any]:
+    if not isinstance(told or {}, dict):
         raise UsageError(f"{path}: bench must hold settings of its own, such as title and seeds")
-    return about
+    return typed(_ABOUT, told or {}, f"{path}: bench", "adagc bench --help")
 
 
 def _seeds(path: Path, told: Any) -> tuple[int, ...]:
@@ -128,18 +137,7 @@ def _seeds(path: Path, told: Any) -> tuple[int, ...]:
     return tuple(told)
 
 
-def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    fields = set(RunConfig.__dataclass_fields__) - {"seed"}
-    for key in settings:
-        if key not in fields:
-            _unknown(path, str(key), fields)
-    known = {"title", "seeds", "redraw", "paper", "paper_note"}
-    for key in about:
-        if key not in known:
-            _unknown(path, f"bench: {key}", known)
-    for key, kind in (("title", str), ("redraw", bool), ("paper", str), ("paper_note", str)):
-        if key in about and about[key] is not None and not isinstance(about[key], kind):
-            raise UsageError(f"{path}: bench: {key} must be a {kind.__name__}, not {about[key]!r}")
+def _check_variables(path: Path, settings: Mapping[str, Any]) -> None:
     unset = [
         f"{name} ({'the data' if key == 'root' else f'the file of {key}'})"
         for key, value in settings.items()
@@ -151,32 +149,3 @@ def _check(path: Path, settings: Mapping[str, Any], about: Mapping[str, Any]) ->
             f"{path} asks for variables that are not set: {', '.join(unset)}; say where they are:"
             f" {unset[0].partition(' ')[0]}=PATH adagc ..."
         )
-
-
-def _unknown(path: Path, key: str, known: set[str]) -> None:
-    close = difflib.get_close_matches(key.rpartition(" ")[2], known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
-    raise UsageError(f"{path} has {key!r}, which a scenario does not know: {hint}")
-
-
-def _options(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """What the method files of a folder say; a method may be told its own options only."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        if path.name == _FILE:
-            continue
-        own = read_settings(path).get("method")
-        if own is None:
-            continue
-        options = {"title": own} if isinstance(own, str) else own
-        title = options.get("title") if isinstance(options, dict) else None
-        if not isinstance(title, str):
-            raise UsageError(f"{path} does not say which method it is for: add method: title")
-        others = sorted(map(str, read_file(path).keys() - {"base", "method"}))
-        if others:
-            raise UsageError(
-                f"{path} sets {others[0]}, which all methods of a benchmark share: put it into"
-                f" {_FILE}"
-            )
-        found[find(title).title] = {key: value for key, value in options.items() if key != "title"}
-    return found

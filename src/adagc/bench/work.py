@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from filelock import FileLock, Timeout
 
-from adagc.atomic import write_json
+from adagc.bench.failures import note_failure
 from adagc.bench.jobs import DONE, Job
 from adagc.datasets.collection import Collection
-from adagc.errors import AdagcError, UnsuitedError
-from adagc.training.config import RunConfig
+from adagc.errors import AdagcError
 from adagc.training.experiment import train
-from adagc.training.inputs import OPENED_BY, open_configured
+from adagc.training.inputs import open_configured
 from adagc.training.records import EpochRecord
+from adagc.training.settings import DataSettings
 
 # A finished run is never continued; these are most of its size.
 _CHECKPOINTS = ("last.ckpt", "keep.ckpt")
@@ -49,7 +45,7 @@ def perform(job: Job, on_epoch: Callable[[EpochRecord], None] | None = None) -> 
                 job.build(),
                 job.folder,
                 resume=True,
-                collection=_collection(config),
+                collection=_collection(DataSettings.of(config)),
                 on_epoch=on_epoch,
             )
             seconds = {"seconds_of_this_process": round(time.perf_counter() - began, 2)}
@@ -64,42 +60,6 @@ def _tidy(job: Job) -> None:
     """Only when the run says that it is finished: without checkpoints it would start anew."""
     for name in _CHECKPOINTS:
         job.run.path(name).unlink(missing_ok=True)
-
-
-def note_failure(job: Job, error: BaseException) -> None:
-    """Say beside the folder why the job failed; the folder itself stays fit to be continued."""
-    job.failure.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        job.failure,
-        {
-            "error": reason(error),
-            "kind": type(error).__name__,
-            "traceback": "".join(traceback.format_exception(error)),
-        },
-    )
-
-
-def reason(error: BaseException) -> str:
-    """An error in one line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def failure_of(job: Job) -> str:
-    """One line why the last attempt failed."""
-    return str(_noted(job).get("error", "unknown"))
-
-
-def is_unsuited(job: Job) -> bool:
-    """Whether the method cannot be used on this data, which is nobody's failure."""
-    return _noted(job).get("kind") == UnsuitedError.__name__
-
-
-def _noted(job: Job) -> dict[str, Any]:
-    try:
-        found = json.loads(job.failure.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextmanager
@@ -138,14 +98,7 @@ def claimed(job: Job) -> Iterator[None]:
         lock.release()
 
 
-def _collection(config: RunConfig) -> Collection:
-    """The data of a job; opened once for all jobs of this process that share it."""
-    blank, names = RunConfig(), RunConfig.__dataclass_fields__.keys()
-    others = {name: getattr(blank, name) for name in names - OPENED_BY}
-    bands = None if config.bands is None else tuple(config.bands)
-    return _opened(replace(config, **others, bands=None), bands)
-
-
 @lru_cache(maxsize=2)
-def _opened(config: RunConfig, bands: tuple[str, ...] | None) -> Collection:
-    return open_configured(replace(config, bands=None if bands is None else list(bands)))
+def _collection(data: DataSettings) -> Collection:
+    """The data of a job; opened once for all jobs of this process that share it."""
+    return open_configured(data)

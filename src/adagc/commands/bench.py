@@ -4,36 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from adagc.commands.common import make_parser, parse, print_json, quiet_start
+from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import AdagcError, UsageError
 
 if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
+    from adagc.arguments import Parser
     from adagc.bench.engines import Engine
     from adagc.bench.jobs import Job
     from adagc.bench.results import Results
     from adagc.bench.scenarios import Scenario
 
 
+_SLURM = (
+    ("partition", str, "partition to submit to, else the cluster's default."),
+    ("minutes", int, "time limit of a job in minutes, else 240; longer runs are requeued."),
+    ("cpus", int, "number of cores of a job, else 2."),
+    ("gpus", int, "number of GPUs of a job, else 0."),
+    ("memory", str, "memory of a job, such as 16GB; else the cluster's default."),
+    ("runs_per_job", int, "number of runs that share a job, else 1."),
+    ("parallel", int, "number of jobs at the same time, else 64."),
+    ("requeues", int, "how often a job that is out of time is queued again, else 20."),
+)
+
+
 def bench(argv: list[str]) -> None:
     """Compare methods on scenarios: runs what is missing, then tables and a recommendation."""
     parser = make_parser("bench", bench, "adagc bench demo-random --methods AN WAN AdaGC")
     add_scenarios(parser)
-    parser.add_argument(
-        "--methods", type=str, nargs="+", default=None, help="Titles; all methods by default."
+    parser.option(
+        "methods",
+        list[str] | None,
+        None,
+        "Methods to compare, as listed by adagc methods; all by default.",
     )
     _add_running(parser)
-    options = parse(parser, argv)
+    options = parser.parse(argv)
     quiet_start()
     from adagc.bench import jobs
     from adagc.compare.outputs import write_tables
-    from adagc.methods import find, registry
+    from adagc.methods import outline
+    from adagc.methods import titles as all_titles
     from adagc.paper import values
 
-    titles = [find(name).title for name in options.methods or registry()]
+    titles = [outline(name).title for name in options.methods or all_titles()]
     planned = [
         (
             scenario,
@@ -61,16 +78,15 @@ def ablate(argv: list[str]) -> None:
     """Change one thing of AdaGC at a time: trigger, pseudo-labels, Mixup, and its numbers."""
     parser = make_parser("ablate", ablate, "adagc ablate demo-random --studies trigger mixup")
     add_scenarios(parser)
-    parser.add_argument(
-        "--studies",
-        type=str,
-        nargs="+",
-        default=None,
-        help="trigger, pseudo-labels, mixup (the paper's), weight, patience, memory_momentum,"
-        " balance; all by default.",
+    parser.option(
+        "studies",
+        list[str] | None,
+        None,
+        "What to change: trigger, pseudo-labels, mixup (as in the paper), weight, patience,"
+        " memory_momentum, balance; all by default.",
     )
     _add_running(parser)
-    options = parse(parser, argv)
+    options = parser.parse(argv)
     quiet_start()
     from adagc.compare import render
     from adagc.paper import ablate as ablations
@@ -111,67 +127,75 @@ def ablate(argv: list[str]) -> None:
 # -- what bench and ablate share -------------------------------------------------------------
 
 
-def add_scenarios(parser: ArgumentParser) -> None:
+def add_scenarios(parser: Parser) -> None:
     """Which scenarios, and what of them is changed."""
-    parser.add_argument(
+    parser.positional(
         "scenarios",
-        type=str,
-        nargs="+",
-        help="Names of shipped scenarios (demo-random, aid-random, ...) or folders of your own.",
+        list[str],
+        "Names of shipped scenarios (demo-random, aid-random, ...) or folders of your own.",
     )
-    parser.add_argument("--out", type=str, default="runs/bench", help="Folder of all runs.")
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=None, help="Instead of the scenario's."
+    add_out(parser)
+    parser.option(
+        "seeds", list[int] | None, None, "Seeds to run, instead of those that the scenario names."
     )
-    parser.add_argument("--epochs", type=int, default=None, help="Instead of the scenario's.")
-    parser.add_argument("--scenes", type=int, default=None, help="Of made-up data.")
-    parser.add_argument(
-        "--tuned", type=str, default=None, help="Folder of method options that adagc tune wrote."
+    parser.option(
+        "epochs",
+        int | None,
+        None,
+        "How often training goes over all training images, instead of what the scenario says.",
+    )
+    parser.option(
+        "scenes",
+        int | None,
+        None,
+        "Number of training scenes to make up, instead of what the scenario says; for synthetic"
+        " data only.",
+    )
+    parser.option(
+        "tuned",
+        str | None,
+        None,
+        "Folder of method options that adagc tune wrote; they replace those of the scenario.",
     )
 
 
-def _add_running(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--engine", choices=["local", "slurm"], default="local", help="Where runs are done."
+def add_out(parser: Parser) -> None:
+    """Where the runs of all scenarios lie."""
+    parser.option("out", str, "runs/bench", "Folder that holds the runs of all scenarios.")
+
+
+def _add_running(parser: Parser) -> None:
+    parser.option(
+        "engine",
+        Literal["local", "slurm"],
+        "local",
+        "Where runs are computed: on this machine, or as jobs of a Slurm cluster.",
     )
-    parser.add_argument(
-        "--workers", type=int, default=None, help="Processes on this machine; one per core or GPU."
+    parser.option(
+        "workers",
+        int | None,
+        None,
+        "Number of processes on this machine; by default one per GPU, or one per core.",
     )
-    for name, kind, text in (
-        ("partition", str, "Slurm: where to submit."),
-        ("minutes", int, "Slurm: time limit of a job, else 240; longer runs are requeued."),
-        ("cpus", int, "Slurm: cores of a job, else 2."),
-        ("gpus", int, "Slurm: GPUs of a job, else 0."),
-        ("memory", str, "Slurm: memory of a job, such as 16GB; else the cluster's default."),
-        ("runs_per_job", int, "Slurm: runs that share a job, else 1."),
-        ("parallel", int, "Slurm: jobs at the same time, else 64."),
-        ("requeues", int, "Slurm: how often a job out of time is queued again, else 20."),
-    ):
-        parser.add_argument(f"--{name}", type=kind, default=None, help=text)
-    parser.add_argument(
-        "--together",
-        action="store_true",
-        help="Slurm: runs that share a job run side by side, not one after the other.",
+    for name, kind, text in _SLURM:
+        parser.option(name, kind | None, None, f"Slurm: {text}")
+    parser.flag(
+        "together", "Slurm: run the runs that share a job side by side, not one after the other."
     )
-    parser.add_argument(
-        "--sbatch",
-        type=str,
-        nargs="+",
-        default=None,
-        help="Slurm: more options of sbatch, such as qos=long account=geo.",
+    parser.option(
+        "sbatch",
+        list[str] | None,
+        None,
+        "Slurm: further options of sbatch, such as qos=long account=geo.",
     )
-    parser.add_argument(
-        "--dry-run",
-        "--dry_run",
-        action="store_true",
-        help="Say what would run and how long, and do nothing.",
-    )
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+    parser.flag("dry_run", "Say which runs are missing and how long they will take; run nothing.")
+    add_json(parser)
 
 
 def chosen_scenarios(options: Namespace) -> list[Scenario]:
     """Those that `add_scenarios` asked for."""
     from adagc.bench.scenarios import load
+    from adagc.datasets.registry import DEFAULT, find
 
     found = [load(name) for name in options.scenarios]
     names = [scenario.name for scenario in found]
@@ -179,7 +203,7 @@ def chosen_scenarios(options: Namespace) -> list[Scenario]:
         raise UsageError("two scenarios have the same name: rename the folder of one")
     if options.scenes is not None:
         for scenario in found:
-            if scenario.settings.get("data") != "synthetic":
+            if "scenes" not in find(scenario.settings.get("data", DEFAULT)).options:
                 raise UsageError(f"--scenes is for made-up data, which {scenario.name} is not")
     if options.tuned is not None:
         found = [scenario.with_options(Path(options.tuned)) for scenario in found]
@@ -237,7 +261,9 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
 
 def _without_truth(job: Job) -> bool:
     """Data sets of one's own have clean labels only if they are given; the others bring theirs."""
-    return job.settings["data"] in ("folder", "array") and job.settings["truth"] is None
+    from adagc.datasets.registry import find
+
+    return not find(job.settings["data"]).brings_truth and job.settings["truth"] is None
 
 
 def _check_roots(jobs: Sequence[Job]) -> None:
@@ -251,17 +277,8 @@ def _check_roots(jobs: Sequence[Job]) -> None:
 def _engine(options: Namespace) -> Engine:
     from adagc.bench.engines import LocalEngine
 
-    names = (
-        "partition",
-        "minutes",
-        "cpus",
-        "gpus",
-        "memory",
-        "runs_per_job",
-        "parallel",
-        "requeues",
-    )
-    slurm: dict[str, Any] = {name: options[name] for name in names if options[name] is not None}
+    told = {name: getattr(options, name) for name, _, _ in _SLURM}
+    slurm: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     if options.together:
         slurm["together"] = True
     if options.sbatch is not None:
@@ -269,7 +286,7 @@ def _engine(options: Namespace) -> Engine:
     if options.engine == "local":
         if slurm:
             name = "sbatch" if "extra" in slurm else next(iter(slurm))
-            raise UsageError(f"--{name} is for --engine slurm")
+            raise UsageError(f"--{name.replace('_', '-')} is for --engine slurm")
         return LocalEngine(options.workers)
     if options.workers is not None:
         raise UsageError("--workers is for --engine local; --parallel limits jobs on a cluster")

@@ -1,48 +1,22 @@
-"""What all commands share: parsers, one-line errors, JSON, quiet logs."""
+"""What all commands share: parsers, JSON, quiet logs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from adagc.errors import UsageError
-
-if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser, Namespace
+from adagc.arguments import Parser
 
 
-def make_parser(name: str, command: Callable[..., None], example: str) -> ArgumentParser:
+def make_parser(name: str, command: Callable[..., None], example: str) -> Parser:
     """A parser that says what the command's docstring says."""
-    from jsonargparse import ArgumentParser
-
-    return ArgumentParser(
-        prog=f"adagc {name}",
-        description=command.__doc__,
-        epilog=f"example: {example}",
-        exit_on_error=False,
-    )
+    return Parser(name, command.__doc__ or "", example)
 
 
-def parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
-    """Options, or one line of what is wrong with them."""
-    from jsonargparse import ArgumentError
-
-    try:
-        return parser.parse_args([_as_spelt(parser, word) for word in argv])
-    except ArgumentError as error:
-        text = " ".join(str(error).split())
-        raise UsageError(f"{text} (see {parser.prog} --help)") from None
-
-
-def _as_spelt(parser: ArgumentParser, word: str) -> str:
-    """--runs-per-job for --runs_per_job, as far as the parser knows no such word itself."""
-    name, equals, value = word.partition("=")
-    known = parser._option_string_actions
-    other = f"--{name[2:].replace('-', '_')}"
-    if name.startswith("--") and name not in known and other in known:
-        return f"{other}{equals}{value}"
-    return word
+def add_json(parser: Parser) -> None:
+    """The flag for programs that read the result."""
+    parser.flag("json", "Print the result as one JSON object.")
 
 
 def quiet_start() -> None:

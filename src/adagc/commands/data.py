@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from adagc.commands.common import make_parser, parse, print_json, quiet_start
+from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import UsageError
+from adagc.options import REQUIRED
 
 
 def inspect(argv: list[str]) -> None:
     """Look at images and labels before training: sizes, ranges, duplicates, counts, warnings."""
     parser = make_parser("inspect", inspect, "adagc inspect photos/ --labels labels.csv")
-    parser.add_argument("root", type=str, help="Folder of images, or an array file.")
-    parser.add_argument("--labels", type=str, default=None, help="Label file to check as well.")
-    parser.add_argument("--truth", type=str, default=None, help="Clean multi-label file.")
-    parser.add_argument("--bands", type=str, nargs="+", default=None, help="Names of the bands.")
-    parser.add_argument("--size", type=int, default=None, help="Side that training will use.")
-    parser.add_argument(
-        "--pretrained",
-        type=str,
-        default=None,
-        help="Backbone whose weights' own normalisation will be used: check the values against it.",
+    parser.positional("root", str, "Folder of images, or an array file.")
+    parser.option("labels", str | None, None, "Label file with observed labels to check as well.")
+    parser.option(
+        "truth", str | None, None, "Label file with all labels of some images to check as well."
     )
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.option("bands", list[str] | None, None, "Names of the bands, in their order.")
+    parser.option(
+        "size", int | None, None, "Height and width in pixels that training will scale images to."
+    )
+    parser.option(
+        "pretrained",
+        str | None,
+        None,
+        "Backbone whose pretrained weights will be used: the values of the images are checked"
+        " against the mean and deviation that these weights expect.",
+    )
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc.datasets.inspect.look import inspect as look
     from adagc.datasets.inspect.look import render
 
@@ -52,22 +58,25 @@ def simulate(argv: list[str]) -> None:
         simulate,
         "adagc simulate --truth multilabel.csv --scheme random --seed 0 --out labels.csv",
     )
-    parser.add_argument("--truth", type=str, required=True, help="Clean multi-label file.")
-    parser.add_argument("--scheme", choices=["random", "dominant"], default="random")
-    parser.add_argument(
-        "--areas",
-        type=str,
-        default=None,
-        help="For dominant: CSV with one area column per class, or .npy (N, H, W) class maps in "
-        "the order of the rows of --truth.",
+    parser.option("truth", str, REQUIRED, "Label file with all labels of the images.")
+    parser.option(
+        "scheme",
+        Literal["random", "dominant"],
+        "random",
+        "Which label of an image is kept: a random one, or that of the class with most area.",
     )
-    parser.add_argument(
-        "--ignore", type=int, nargs="+", default=[], help="Values of class maps that are no class."
+    parser.option(
+        "areas",
+        str | None,
+        None,
+        "For the scheme dominant: CSV with one column of areas per class, or an .npy file of class"
+        " maps (N, H, W) in the order of the rows of --truth.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="Of the draw, and of ties.")
-    parser.add_argument("--out", type=str, required=True, help="Label file to write.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.option("ignore", list[int], [], "Values of the class maps that are no class.")
+    parser.option("seed", int, 0, "Seed of the draw; where areas are equal, of the choice.")
+    parser.option("out", str, REQUIRED, "Label file to write.")
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc.labels.command import simulate_file
 
     quiet_start()
@@ -91,20 +100,21 @@ def simulate(argv: list[str]) -> None:
 def text(argv: list[str]) -> None:
     """Embed class names for methods that learn from what classes are called (LCR)."""
     parser = make_parser("text", text, "adagc text --classes 'river, lake, sea' --out names.csv")
-    parser.add_argument(
-        "--classes",
-        type=str,
-        required=True,
-        help="Names with commas between them, a file with one per line, or a label file.",
+    parser.option(
+        "classes",
+        str,
+        REQUIRED,
+        "Class names with commas between them, a file with one name per line, or a label file.",
     )
-    parser.add_argument(
-        "--out", type=str, required=True, help="File to write, .csv or .safetensors."
+    parser.option("out", str, REQUIRED, "File to write, which ends with .csv or .safetensors.")
+    parser.option(
+        "encoder",
+        str,
+        "minilm",
+        "What turns names into numbers: minilm, or the file of a RemoteCLIP checkpoint.",
     )
-    parser.add_argument(
-        "--encoder", type=str, default="minilm", help="minilm, or a RemoteCLIP checkpoint."
-    )
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc.text.command import embed_file
 
     found = embed_file(options.classes, Path(options.out), encoder=options.encoder)
@@ -120,22 +130,26 @@ def text(argv: list[str]) -> None:
 def datasets(argv: list[str]) -> None:
     """List the kinds of data and the folder shapes they are read from."""
     parser = make_parser("datasets", datasets, "adagc datasets")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
-    from adagc.datasets import KINDS
+    add_json(parser)
+    options = parser.parse(argv)
+    from adagc.datasets.registry import registry
 
+    known = registry().values()
     if options.json:
-        print_json(KINDS)
+        print_json({one.name: {"about": one.about, "options": one.settings} for one in known})
         return
     from rich.table import Table
 
     from adagc import console
 
-    table = Table(header_style="bold")
+    table = Table(
+        header_style="bold", caption="Observed labels (--labels or --scheme) go with all."
+    )
     table.add_column("--data")
     table.add_column("what it reads")
-    for name, text in KINDS.items():
-        table.add_row(name, text)
+    table.add_column("options")
+    for one in known:
+        table.add_row(one.name, one.about, " ".join(f"--{name}" for name in one.settings))
     console.stdout.print(table)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Literal
 
-from adagc.commands.common import make_parser, parse, print_json, quiet_start
+from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 
 
 def demo(argv: list[str]) -> None:
     """Train AN and AdaGC on made-up scenes with one label each, and compare them."""
     parser = make_parser("demo", demo, "adagc demo --out runs/demo")
-    parser.add_argument("--out", type=str, default="runs/demo", help="Folder for runs and report.")
-    parser.add_argument("--seed", type=int, default=0, help="Of scenes, labels and weights.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.option("out", str, "runs/demo", "Folder that the runs and the report are written to.")
+    parser.option("seed", int, 0, "Seed of the made-up scenes, their labels and the first weights.")
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc.demo import run_demo
 
     quiet_start()
@@ -34,23 +35,23 @@ def demo(argv: list[str]) -> None:
 
 def train(argv: list[str]) -> None:
     """Train one method on one data set and leave a run folder with scores and a report."""
-    from adagc import console
-    from adagc.training.command import train_parser
+    from adagc.training.command import parse_train
 
-    parser, method_class, argv = train_parser(argv)
-    options = parse(parser, argv)
-    from adagc import ranks
-    from adagc.training.command import split_options
+    options = parse_train(argv)
+    from adagc import console, ranks
     from adagc.training.experiment import train as run_training
+    from adagc.training.inputs import open_configured
 
     quiet_start()
-    config, method = split_options(options, method_class)
+    method = options.build()
+    collection = open_configured(options.config)  # once, for training and for the report
     with console.progress_bar(method.title) as bar:
         run = run_training(
-            config,
+            options.config,
             method,
             options.out,
             resume=options.resume,
+            collection=collection,
             on_step=bar.step,
             on_epoch=bar.epoch,
         )
@@ -59,7 +60,7 @@ def train(argv: list[str]) -> None:
     if options.report:
         from adagc.report import write_report
 
-        write_report(run)
+        write_report(run, collection=collection)
     tested = run.scores
     if options.json:
         noisy = run.history[-1].noisy
@@ -82,18 +83,26 @@ def train(argv: list[str]) -> None:
 def evaluate(argv: list[str]) -> None:
     """Score the networks of a run on clean labels."""
     parser = make_parser("evaluate", evaluate, "adagc evaluate runs/aid --json")
-    parser.add_argument("run", type=str, help="Run folder.")
-    parser.add_argument("--split", type=str, default="test", help="Split to score.")
-    parser.add_argument("--root", type=str, default=None, help="Where the data has moved to.")
-    parser.add_argument("--truth", type=str, default=None, help="Clean multi-label file.")
-    parser.add_argument(
-        "--absent",
-        choices=["error", "skip"],
-        default=None,
-        help="Classes that no image contains: refuse, or leave them out of the mAP.",
+    parser.positional("run", str, "Folder of the run.")
+    parser.option("split", str, "test", "Part of the images to score: train, val or test.")
+    parser.option(
+        "root", str | None, None, "Folder of the data, if it has moved since the run was trained."
     )
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.option(
+        "truth",
+        str | None,
+        None,
+        "Label file with all labels of the images, instead of the one the run was trained with.",
+    )
+    parser.option(
+        "absent",
+        Literal["error", "skip"] | None,
+        None,
+        "What to do with classes that no image of the split contains: error stops, skip leaves them"
+        " out of the mean average precision. By default as the run was told.",
+    )
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc.training.experiment import evaluate as run_evaluation
     from adagc.training.runs import Run
 
@@ -117,11 +126,13 @@ def evaluate(argv: list[str]) -> None:
 def report(argv: list[str]) -> None:
     """Write report.html of a run again, beside other runs to compare with."""
     parser = make_parser("report", report, "adagc report runs/aid --against runs/an")
-    parser.add_argument("run", type=str, help="Run folder.")
-    parser.add_argument("--against", type=str, nargs="+", default=[], help="Runs to compare with.")
-    parser.add_argument("--out", type=str, default=None, help="File to write; in the run folder.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.positional("run", str, "Folder of the run.")
+    parser.option("against", list[str], [], "Folders of other runs to compare it with.")
+    parser.option(
+        "out", str | None, None, "File to write; report.html in the folder of the run by default."
+    )
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc.report import write_report
     from adagc.training.runs import Run
 
@@ -140,9 +151,9 @@ def report(argv: list[str]) -> None:
 def methods(argv: list[str]) -> None:
     """List the methods, or explain one with its options."""
     parser = make_parser("methods", methods, "adagc methods AdaGC")
-    parser.add_argument("name", type=str, nargs="?", default=None, help="Method to explain.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.positional("name", str | None, "Method to explain; all are listed without one.", None)
+    add_json(parser)
+    options = parser.parse(argv)
     from adagc import console
     from adagc.methods import catalogue
 

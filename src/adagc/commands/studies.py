@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from adagc.commands.bench import add_scenarios, chosen_scenarios
-from adagc.commands.common import make_parser, parse, print_json, quiet_start
+from adagc.commands.bench import add_out, add_scenarios, chosen_scenarios
+from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import AdagcError
 
 if TYPE_CHECKING:
-    from jsonargparse import Namespace
+    from argparse import Namespace
 
     from adagc.tuning.study import Correlation, Study
 
@@ -21,27 +21,27 @@ def figures(argv: list[str]) -> None:
     """Draw the paper's figures, and more, from the finished runs of bench and ablate."""
     parser = make_parser("figures", figures, "adagc figures demo-random demo-dominant --to figures")
     add_scenarios(parser)
-    parser.add_argument("--to", type=str, default="figures", help="Folder for PDF and PNG files.")
-    parser.add_argument(
-        "--only",
-        type=str,
-        nargs="+",
-        default=None,
-        help="labels, trends, smoothness, triggers, pseudo-labels, gap, classes, ranks, cost; all"
-        " by default.",
+    parser.option("to", str, "figures", "Folder that PDF and PNG files are written to.")
+    parser.option(
+        "only",
+        list[str] | None,
+        None,
+        "Figures to draw: labels, trends, smoothness, triggers, pseudo-labels, gap, classes, ranks,"
+        " cost; all by default.",
     )
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    add_json(parser)
+    options = parser.parse(argv)
     quiet_start()
     from adagc.bench import jobs
     from adagc.bench.results import collect
-    from adagc.methods import registry
+    from adagc.methods import titles
     from adagc.paper import ablate as ablations
-    from adagc.paper.figures import draw_all
+    from adagc.paper.figures import check_names, draw_all
 
+    check_names(options.only or ())
     out, found = Path(options.out), []
     for scenario in chosen_scenarios(options):
-        found.append(collect(scenario.name, jobs.plan(scenario, registry(), out, options.seeds)))
+        found.append(collect(scenario.name, jobs.plan(scenario, titles(), out, options.seeds)))
         names = ablations.studies(scenario.config(scenario.seeds[0]).epochs)
         groups = ablations.plan(scenario, names, out, options.seeds).values()
         found.extend(collect(scenario.name, group) for group in groups)
@@ -70,11 +70,19 @@ def figures(argv: list[str]) -> None:
 def theory(argv: list[str]) -> None:
     """Check the paper's propositions on a run: predicted against observed noisy mAP."""
     parser = make_parser("theory", theory, "adagc theory runs/demo/adagc")
-    parser.add_argument("run", type=str, help="Run folder.")
-    parser.add_argument("--network", type=str, default=None, help="teacher, network or averaged.")
-    parser.add_argument("--to", type=str, default=None, help="Folder of the figure; the run's own.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.positional("run", str, "Folder of the run.")
+    parser.option(
+        "network",
+        str | None,
+        None,
+        "Which of its networks: teacher, network (the deployed one) or averaged; by default the"
+        " first of these that it has.",
+    )
+    parser.option(
+        "to", str | None, None, "Folder that the figure is written to; that of the run by default."
+    )
+    add_json(parser)
+    options = parser.parse(argv)
     quiet_start()
     from adagc.paper import canvas
     from adagc.paper.theory.figure import draw
@@ -97,42 +105,69 @@ def theory(argv: list[str]) -> None:
 def tune(argv: list[str]) -> None:
     """Choose options of methods by noisy validation labels, on a share of the data."""
     parser = make_parser("tune", tune, "adagc tune demo-random --methods LL-R AdaGC --workers 2")
-    parser.add_argument("scenario", type=str, help="Name of a shipped scenario, or a folder.")
-    parser.add_argument(
-        "--methods", type=str, nargs="+", default=None, help="Titles; all with a grid by default."
+    parser.positional("scenario", str, "Name of a shipped scenario, or a folder of your own.")
+    parser.option(
+        "methods",
+        list[str] | None,
+        None,
+        "Methods to tune, as listed by adagc methods; by default all with values worth trying.",
     )
-    parser.add_argument("--out", type=str, default="runs/bench", help="Folder of all runs.")
-    parser.add_argument(
-        "--to", type=str, default=None, help="Folder for the YAML files; OUT/SCENARIO/tuned."
+    add_out(parser)
+    parser.option(
+        "to",
+        str | None,
+        None,
+        "Folder that the chosen options are written to, one YAML file per method;"
+        " OUT/SCENARIO/tuned by default.",
     )
-    parser.add_argument(
-        "--search",
-        choices=["grid", "tpe"],
-        default="grid",
-        help="The paper's grid, or Optuna's TPE.",
+    parser.option(
+        "search",
+        Literal["grid", "tpe"],
+        "grid",
+        "How options are searched for: all combinations of the values worth trying, as in the paper"
+        " (grid), or Optuna's TPE in their ranges.",
     )
-    parser.add_argument("--trials", type=int, default=None, help="At most so many per method.")
-    parser.add_argument("--share", type=float, default=0.5, help="Of the training images.")
-    parser.add_argument("--epochs", type=int, default=10, help="Of every trial.")
-    parser.add_argument("--seeds", type=int, nargs="+", default=None, help="The first by default.")
-    parser.add_argument(
-        "--by", choices=["last", "best"], default="last", help="Epoch at which a trial is judged."
+    parser.option(
+        "trials",
+        int | None,
+        None,
+        "Largest number of trials per method; by default the whole grid, or 30 with tpe.",
     )
-    parser.add_argument("--workers", type=int, default=1, help="Processes that share the trials.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    options = parse(parser, argv)
+    parser.option(
+        "share",
+        float,
+        0.5,
+        "Share of the training images that a trial uses, above 0 and at most 1.",
+    )
+    parser.option("epochs", int, 10, "How often a trial goes over its training images.")
+    parser.option(
+        "seeds",
+        list[int] | None,
+        None,
+        "Seeds over which a trial is averaged; the first of the scenario by default.",
+    )
+    parser.option(
+        "by",
+        Literal["last", "best"],
+        "last",
+        "Epoch by whose noisy validation score a trial is judged: its last, or its best.",
+    )
+    parser.option("workers", int, 1, "Number of processes on this machine that share the trials.")
+    add_json(parser)
+    options = parser.parse(argv)
     quiet_start()
-    from adagc import console
     from adagc.bench.scenarios import load
-    from adagc.methods import find, registry
-    from adagc.tuning.study import pooled_correlation
-    from adagc.tuning.tune import tune_all
+    from adagc.methods import outline, outlines
 
     scenario = load(options.scenario)
     if options.methods is None:
-        titles = [title for title, method in registry().items() if method.grid]
+        titles = [title for title, method in outlines().items() if method.grid]
     else:
-        titles = [find(name).title for name in options.methods]
+        titles = [outline(name).title for name in options.methods]
+    from adagc import console
+    from adagc.tuning.study import pooled_correlation
+    from adagc.tuning.tune import tune_all
+
     studies = tune_all(
         scenario,
         titles,

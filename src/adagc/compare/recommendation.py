@@ -11,7 +11,7 @@ from adagc.bench.results import Choice, Result, Results
 from adagc.compare.bootstrap import Difference, Resampled, resample
 from adagc.compare.tables import called, network_of
 from adagc.errors import AdagcError
-from adagc.methods import find
+from adagc.methods import outline
 from adagc.types import NetworkRole
 
 NEAR = 0.01  # of mean average precision: as good as the leader for most purposes
@@ -121,7 +121,7 @@ def recommend(
     unfinished = planned - len(results.finished) - failed
     tested = {label: _tested(results.of(label), role, choice) for label in results.labels}
     tested = {label: runs for label, runs in tested.items() if runs}
-    needs = {label: find(results.method(label)).needs for label in tested}
+    needs = {label: outline(results.method(label)).needs for label in tested}
     candidates = [label for label in tested if not needs[label] & {"truth", "priors"}]
     missing = _missing(results, role, tested, candidates)
     if missing:

@@ -13,24 +13,10 @@ from typing import Literal
 
 from adagc.bench.results import Choice, Result, Results
 from adagc.compare.reference import Reference, Value
-from adagc.methods import find
+from adagc.methods import outline, outlines
 from adagc.types import METRICS, Metric, NetworkRole, with_role
 
 Mark = Literal["best", "second", ""]
-
-# As in the paper, with the methods that it discusses or builds on but leaves out.
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Ground-truth training": ("GT w/ BCE", "IUN"),
-    "Baseline methods": ("AN", "AN-LS", "WAN", "EPR"),
-    "General label noise methods": ("ELR", "LL-Cp", "LL-Ct", "LL-R", "BoostLU + LL-Ct"),
-    "PUL methods": ("Dist-PU",),
-    "SPML methods": ("ROLE", "ROLE-oracle", "GR", "LAC", "MIME"),
-    "RS-specific methods": ("RCML", "LCR"),
-    "Left out by the paper": ("ASL", "EM", "EM+APL"),
-    "Other methods": (),
-    "Proposed": ("AdaGC",),
-}
-_OTHERS = "Other methods"
 
 SPREAD = " (and unbiased standard deviation)"  # in a note; a narrow terminal has no room for it
 PRIORS = "ᵃ"
@@ -177,7 +163,7 @@ def _rows(
     extra: bool,
 ) -> list[Row]:
     """The row of a label and, where its networks learn from another one, one more for that."""
-    method = find(results.method(label))
+    method = outline(results.method(label))
     runs = results.of(label)
     names = {one: _named(runs, one) for one in (role, NetworkRole.TEACHER, NetworkRole.DEPLOYED)}
     name, second = names[role], names[NetworkRole.TEACHER]
@@ -269,17 +255,11 @@ def _marked(rows: Sequence[Row]) -> list[Row]:
 
 
 def _grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
-    place = {title: (name, i) for name, own in GROUPS.items() for i, title in enumerate(own)}
-    members: dict[str, list[tuple[int, Row]]] = {name: [] for name in GROUPS}
-    for row in rows:
-        name, position = place.get(row.method, (_OTHERS, 0))
-        members[name].append((position, row))
-    # Stable: the two networks of a method stay together, unknown methods as they were planned.
-    return tuple(
-        Group(name, tuple(row for _, row in sorted(own, key=lambda pair: pair[0])))
-        for name, own in members.items()
-        if own
-    )
+    """By family, in the order of the registry; the networks of a run stay together."""
+    members: dict[str, list[Row]] = {}
+    for title, method in outlines().items():
+        members.setdefault(method.family, []).extend(row for row in rows if row.method == title)
+    return tuple(Group(name, tuple(own)) for name, own in members.items() if own)
 
 
 def _notes(rows: Sequence[Row], made_with: str) -> Iterable[str]:

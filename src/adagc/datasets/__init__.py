@@ -1,7 +1,17 @@
-"""Data sets by kind: images, splits and, where they exist, clean labels."""
+"""Data sets by name: images, splits and, where they exist, clean labels."""
 
+from adagc.datasets.assemble import collect
 from adagc.datasets.collection import Collection
-from adagc.datasets.registry import KINDS, open_collection
+from adagc.datasets.registry import DataSet, Recognised, find, open_collection, register
 from adagc.images.base import SceneDataset
 
-__all__ = ["KINDS", "Collection", "SceneDataset", "open_collection"]
+__all__ = [
+    "Collection",
+    "DataSet",
+    "Recognised",
+    "SceneDataset",
+    "collect",
+    "find",
+    "open_collection",
+    "register",
+]

@@ -7,12 +7,14 @@ images from AID (Xia et al., TGRS 2017).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from adagc.datasets.collection import Collection
-from adagc.datasets.published import Layout, open_published
+from adagc.datasets.published import Layout, open_published, recognise_published
+from adagc.datasets.registry import DataSet
 from adagc.datasets.splits import stratified_split
 
 AID = Layout(
@@ -55,3 +57,13 @@ def aid_collection(
         description=f"AID-multilabel, {len(data.images)} images, {len(data.classes)} classes",
         notes=data.notes,
     )
+
+
+DATASET = DataSet(
+    name="aid",
+    about="AID-multilabel (3,000 aerial RGB images, 17 classes) in its published folders",
+    home=aid_collection,
+    title="AID-multilabel",
+    brings_truth=True,
+    recognise=partial(recognise_published, layout=AID),
+)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
-from adagc.images.array import beside, open_arrays
+from adagc.datasets.registry import DataSet, Recognised
+from adagc.errors import UsageError
+from adagc.images.array import array_file, open_arrays
 from adagc.labels import LabelTable
 
 
@@ -32,8 +35,8 @@ def array_collection(
         root: The file or folder. A .npy file is mapped, not loaded.
         names: One name per row, or a text file with one per line; None: names.txt of the folder,
             the array `names` in the file, or 00000, 00001, ...
-        labels: Observed labels; a relative path that does not exist is looked for in the folder.
-        truth: Complete labels, found in the same way.
+        labels: Observed labels.
+        truth: Complete labels.
         classes: Names and order of the classes.
         split: CSV file `image,split`.
         seed: Of the split.
@@ -42,14 +45,42 @@ def array_collection(
         bands: Names of the bands (of the features for embeddings).
     """
     root = Path(root)
-    folder = root if root.is_dir() else root.parent
     images = open_arrays(root, names=names, bands=bands)
     return assemble(
         images,
         places=[name.rpartition("/")[0] for name in images.names],
-        rule=SplitRule(beside(folder, split), seed, val_share, test_share),
-        labels=labels if isinstance(labels, LabelTable) else beside(folder, labels),
-        truth=truth if isinstance(truth, LabelTable) else beside(folder, truth),
+        rule=SplitRule(split, seed, val_share, test_share),
+        labels=labels,
+        truth=truth,
         classes=classes,
         description=f"{root.resolve().name}, {len(images)} rows of shape {images.shape}",
     )
+
+
+def _recognise(root: Path) -> Recognised | None:
+    if array_file(root) is None:
+        return None
+    return Recognised("array", root, images=lambda bands: open_arrays(root, bands=bands))
+
+
+def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
+    """The array, and the names of its rows."""
+    if settings.get("root") is None:
+        return {}
+    root = Path(settings["root"])
+    array = array_file(root)
+    if array is None:
+        raise UsageError(f"{root} holds no array: give the file, or mend the scenario")
+    names = root / "names.txt"
+    return {"root": array, **({"names": names} if names.is_file() else {})}
+
+
+DATASET = DataSet(
+    name="array",
+    about="an N x D or N x C x H x W array (.npy, .npz, .safetensors), such as embeddings",
+    home=array_collection,
+    title="embeddings",
+    named_by_root=True,
+    recognise=_recognise,
+    files=_files,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ def assemble(
         places: Folder of each image ("" for none): a first folder called train, val or test
             decides the split; otherwise folders are kept in proportion.
         rule: The split where folders do not decide.
-        labels: Observed labels; they only name classes and keep the split in proportion.
+        labels: Observed labels; they name classes and keep the split in proportion.
         truth: Complete labels; without them nothing is set apart for testing.
         classes: Names and order of the classes; None: those of `truth`, else of `labels`.
         description: One line for reports.
@@ -93,9 +93,11 @@ def assemble(
             remarks.append(f"{(~known).sum()} of {len(images)} images have no row in the truth")
 
     groups = np.array(places, dtype=str)
+    observed = None
     if seen is not None:
-        observed = match(seen, images.names) > 0
-        groups = np.where(observed.any(axis=1), observed.argmax(axis=1), -1).astype(str)
+        observed = match(seen, images.names)
+        positive = observed > 0
+        groups = np.where(positive.any(axis=1), positive.argmax(axis=1), -1).astype(str)
     splits, more = _divide(images.names, places, groups, known, rule)
     if clean is not None and "test" in splits:
         tested = splits["test"][known[splits["test"]]]
@@ -108,19 +110,64 @@ def assemble(
         splits=splits,
         truth=values,
         known=known if clean is not None else None,
+        observed=seen,
+        observed_values=observed,
         description=description,
         notes=(*remarks, *more),
     )
 
 
+def collect(
+    images: SceneDataset,
+    *,
+    labels: Path | LabelTable | None = None,
+    truth: Path | LabelTable | None = None,
+    classes: Sequence[str] | None = None,
+    split: Path | None = None,
+    seed: int = 0,
+    val_share: float = 0.2,
+    test_share: float = 0.2,
+    description: str = "",
+) -> Collection:
+    """Any images as a data set ready for work; labels are matched to them by name.
+
+    Args:
+        images: The images: `ArrayScenes`, or a `SceneDataset` of your own.
+        labels: What was observed, as a table or a file.
+        truth: Complete labels, of the images that test at least.
+        classes: Names and order of the classes; None: those of `truth`, else of `labels`.
+        split: CSV file `image,split`; None: drawn, with observed labels in proportion.
+        seed: Of the split.
+        val_share: Share of all images that validates.
+        test_share: Share of the images with truth that tests.
+        description: One line for reports.
+    """
+    return assemble(
+        images,
+        places=[""] * len(images),
+        rule=SplitRule(split, seed, val_share, test_share),
+        labels=labels,
+        truth=truth,
+        classes=classes,
+        description=description,
+    )
+
+
 def _table(source: Path | LabelTable | None, classes: Sequence[str] | None) -> LabelTable | None:
-    if source is None or isinstance(source, LabelTable):
-        return source if source is None or classes is None else _reordered(source, classes)
-    return read_labels(Path(source), classes=classes)
+    return None if source is None else labels_of(source, classes)
+
+
+def labels_of(source: Path | LabelTable, classes: Sequence[str] | None) -> LabelTable:
+    """A label file or table with columns for `classes`; None: for those that it has."""
+    if not isinstance(source, LabelTable):
+        return read_labels(Path(source), classes=classes)
+    return source if classes is None else _reordered(source, classes)
 
 
 def _reordered(table: LabelTable, classes: Sequence[str]) -> LabelTable:
     """The same labels with columns for `classes`; a class that is not among them is an error."""
+    if table.classes == tuple(classes):
+        return table
     strange = [name for name in table.classes if name not in classes]
     if strange:
         raise DataError(
@@ -129,7 +176,7 @@ def _reordered(table: LabelTable, classes: Sequence[str]) -> LabelTable:
         )
     values = np.zeros((len(table), len(classes)), dtype=np.int8)
     values[:, [list(classes).index(name) for name in table.classes]] = table.values
-    return LabelTable(table.images, tuple(classes), values, kind=table.kind, meta=table.meta)
+    return replace(table, classes=tuple(classes), values=values)
 
 
 def _divide(

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
+from adagc.datasets.registry import DataSet
 from adagc.images.cached import CachedScenes
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.cache import open_cache
@@ -73,3 +74,12 @@ def folder_collection(
         description=f"{root.resolve().name}, {len(store)} images",
         notes=[f"{lost} unreadable images were left out"] if lost else [],
     )
+
+
+DATASET = DataSet(
+    name="folder",
+    about="your own images: PNG, JPEG, TIFF, GeoTIFF or .npy at any depth, and a label CSV",
+    home=folder_collection,
+    title="own images",
+    named_by_root=True,
+)

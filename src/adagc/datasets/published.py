@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.datasets.registry import Recognised
 from adagc.errors import DataError, UsageError
 from adagc.images.cached import CachedScenes
 from adagc.images.scan import find_images
@@ -104,6 +105,12 @@ def find_published(root: Path, layout: Layout) -> tuple[Path, Path] | None:
         if not _missing(folder, layout):
             return folder, next(t for name in layout.tables if (t := folder / name).is_file())
     return None
+
+
+def recognise_published(root: Path, layout: Layout) -> Recognised | None:
+    """What is at this path, if it is a copy of this collection."""
+    found = find_published(root, layout)
+    return found and Recognised(layout.title, found[0], layout.folders, truth=found[1])
 
 
 def _missing(root: Path, layout: Layout) -> list[str]:

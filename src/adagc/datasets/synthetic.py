@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from adagc.datasets.collection import Collection
+from adagc.datasets.registry import DataSet
 from adagc.errors import UsageError
 from adagc.images.synthetic.landcover import CLASSES, MINIMUM_AREA
 from adagc.images.synthetic.scenes import SyntheticScenes
@@ -77,3 +78,32 @@ def synthetic_collection(
             f"A class counts as present from {MINIMUM_AREA:.1%} of the pixels on.",
         ),
     )
+
+
+def _open(
+    *,
+    scenes: int = 1500,
+    size: int = 32,
+    seed: int = 0,
+    temper: float = 0.5,
+    difficulty: float = 1.0,
+) -> Collection:
+    """So many scenes to train on, half as many to validate, and as many to test."""
+    return synthetic_collection(
+        n_train=scenes,
+        n_val=scenes // 2,
+        n_test=scenes,
+        size=size,
+        seed=seed,
+        temper=temper,
+        difficulty=difficulty,
+    )
+
+
+DATASET = DataSet(
+    name="synthetic",
+    about="made-up Sentinel-like scenes, 14 bands, 19 classes; nothing to download",
+    home=_open,
+    title="synthetic scenes",
+    brings_truth=True,
+)

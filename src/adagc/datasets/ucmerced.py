@@ -6,10 +6,12 @@ Images: Yang and Newsam, ACM GIS 2010; multi-labels: Chaudhuri et al., TGRS 2018
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from adagc.datasets.collection import Collection
-from adagc.datasets.published import Layout, open_published
+from adagc.datasets.published import Layout, open_published, recognise_published
+from adagc.datasets.registry import DataSet
 from adagc.datasets.splits import stratified_split
 
 UCMERCED = Layout(
@@ -48,3 +50,13 @@ def ucmerced_collection(
         description=f"UC Merced multi-label, {len(data.images)} images",
         notes=data.notes,
     )
+
+
+DATASET = DataSet(
+    name="ucmerced",
+    about="UC Merced Land Use (2,100 aerial RGB images, 17 classes) in its published folders",
+    home=ucmerced_collection,
+    title="UC Merced",
+    brings_truth=True,
+    recognise=partial(recognise_published, layout=UCMERCED),
+)

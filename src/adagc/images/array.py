@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
+from adagc.images.scan import beside
 
 KEYS = ("images", "embeddings", "features", "x", "X")  # what the array may be called in a file
 SUFFIXES = (".npy", ".npz", ".safetensors")
@@ -27,7 +28,7 @@ class ArrayScenes(SceneDataset):
         names: Sequence[str] | None = None,
         bands: Sequence[str] | None = None,
         *,
-        source: str = "array",
+        source: str = "the array",
     ) -> None:
         _check(array, source)
         self._array = array
@@ -96,7 +97,7 @@ def open_arrays(
     if names is None and root.is_dir() and (root / "names.txt").is_file():
         names = root / "names.txt"
     if isinstance(names, (str, Path)):
-        names = _lines(beside(path.parent, Path(names)) or Path(names))
+        names = _lines(beside(path, Path(names)))
     return ArrayScenes(array, names if names is not None else inside, bands, source=str(path))
 
 
@@ -166,10 +167,3 @@ def _lines(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as a list of names ({error})") from error
     return [line.strip() for line in lines if line.strip()]
-
-
-def beside(folder: Path, path: Path | None) -> Path | None:
-    """The path, looked for in the folder if it is not where it says."""
-    if path is None or Path(path).exists() or not (folder / path).exists():
-        return path
-    return folder / path

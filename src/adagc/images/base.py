@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from adagc.images.moments import Moments, Remembered
+
+_WORTH = 64  # values in a band: below it moments would take as much room as the values
 
 
 class SceneDataset(ABC):
@@ -23,6 +29,19 @@ class SceneDataset(ABC):
     @abstractmethod
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Raw values of these images, (len(rows), *shape), a fresh array the caller may change."""
+
+    def moments(self, rows: NDArray[np.int64]) -> Moments | None:
+        """Count, mean, spread and extremes of these images; None where values are read as fast.
+
+        An image is measured once, however many runs and splits ask for it.
+        """
+        if math.prod(self.shape[1:]) < _WORTH:
+            return None
+        return self._measured.of(rows)
+
+    @cached_property
+    def _measured(self) -> Remembered:
+        return Remembered(self.gather, len(self), self.shape, self.dtype)
 
     @property
     def is_image(self) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
+from adagc.images.moments import Moments
 from adagc.images.store.cache import ImageCache
 
 
@@ -29,6 +30,10 @@ class CachedScenes(SceneDataset):
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """See `SceneDataset.gather`."""
         return self.cache.gather(rows)
+
+    def moments(self, rows: NDArray[np.int64]) -> Moments:
+        """See `SceneDataset.moments`: kept in the cache."""
+        return self.cache.moments(rows)
 
 
 def band_names(count: int, given: Sequence[str] | None = None) -> tuple[str, ...]:

@@ -38,3 +38,9 @@ def image_names(files: Sequence[str]) -> tuple[str, ...]:
     short = [PurePosixPath(file).with_suffix("").as_posix() for file in files]
     seen = Counter(short)
     return tuple(name if seen[name] == 1 else file for name, file in zip(short, files, strict=True))
+
+
+def beside(root: Path, path: Path) -> Path:
+    """The path; if nothing is there, that of the same name in the folder of the data."""
+    found = (root if root.is_dir() else root.parent) / path
+    return found if not path.exists() and found.exists() else path

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from adagc.errors import LabelFileError
 from adagc.labels.matching import Unknown, match
-from adagc.suggest import hint_class
+from adagc.suggest import hint_or_list
 
 Kind = Literal["single", "multi"]
 
@@ -142,7 +142,7 @@ class LabelTable:
             if name not in column:
                 raise LabelFileError(
                     f"{self.source or 'label table'}: there is no class {name!r}"
-                    + hint_class(name, self.classes)
+                    + hint_or_list(name, self.classes, "classes")
                 )
         columns = [column[name] for name in classes]
         return replace(self, classes=tuple(classes), values=self.values[:, columns])

@@ -79,6 +79,7 @@ class AdaGC(Method):
     """
 
     title: ClassVar[str] = "AdaGC"
+    family: ClassVar[str] = "Proposed"
     paper: ClassVar[str] = (
         "Adaptive Gradient Calibration for Single-Positive Multi-Label Learning in Remote Sensing"
         " Image Scene Classification"
@@ -181,14 +182,17 @@ class AdaGC(Method):
             total = losses.reduce(losses.binary_cross_entropy(logits, positives(batch.observed)))
             return Losses(total, {"assume_negative": total})
 
-        t = self._make_pseudo_labels(network, batch)
         y = positives(batch.observed)
         known = (batch.observed != 0).to(y.dtype)
         if self.mixup > 0:
             mix = Mixup.draw(
                 len(y), self.mixup, batch.generator, per=self.mixup_per, device=y.device
             )
-            logits = network(mix(batch.images))
+            # Before the passes that make t: partners on other ranks are read meanwhile.
+            mixed = mix(batch.images)
+        t = self._make_pseudo_labels(network, batch)
+        if self.mixup > 0:
+            logits = network(mixed)
             matrix = self._mixed_calibration(logits, t, known, mix)
             y = mix(y)
         else:

@@ -22,6 +22,7 @@ class AssumeNegative(Method):
     """
 
     title: ClassVar[str] = "AN"
+    family: ClassVar[str] = "Baseline methods"
     paper: ClassVar[str] = COLE
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
@@ -41,6 +42,7 @@ class LabelSmoothing(Method):
     """
 
     title: ClassVar[str] = "AN-LS"
+    family: ClassVar[str] = "Baseline methods"
     paper: ClassVar[str] = COLE
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"smoothing": (0.05, 0.1, 0.2)}
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"smoothing": (0, 0.5)}
@@ -68,6 +70,7 @@ class WeakAssumeNegative(Method):
     """
 
     title: ClassVar[str] = "WAN"
+    family: ClassVar[str] = "Baseline methods"
     paper: ClassVar[str] = COLE
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"negative_weight": (0, math.inf)}
 

@@ -34,6 +34,7 @@ class AsymmetricLoss(Method):
     """
 
     title: ClassVar[str] = "ASL"
+    family: ClassVar[str] = "Left out by the paper"
     paper: ClassVar[str] = (
         "Ridnik et al., Asymmetric Loss for Multi-Label Classification, ICCV 2021"
     )

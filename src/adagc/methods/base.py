@@ -30,8 +30,8 @@ NEEDS = frozenset({"truth", "priors", "text", "feature_map"})
 class Method(nn.Module, ABC):
     """A way to learn many labels from one.
 
-    A method always sees whole batches; with several ranks the passes of the network are spread
-    over them behind its back (see `adagc.ranks`).
+    A method is written for one process: it sees the labels, draws and logits of whole batches, and
+    with several ranks the passes of the network are shared out behind its back (`adagc.ranks`).
 
     The constructor stores hyper-parameters (its signature is the configuration), `setup` builds
     what depends on data. Tensors registered as buffers, sub-modules and `get_extra_state` are the
@@ -39,6 +39,8 @@ class Method(nn.Module, ABC):
     """
 
     title: ClassVar[str]  # as tables print it
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names it answers to
+    family: ClassVar[str] = "Other methods"  # the heading it stands under in tables
     paper: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset()
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning
@@ -77,12 +79,32 @@ class Method(nn.Module, ABC):
     def review(self, probabilities: Tensor, progress: Progress) -> None:
         """Look at the (N, C) predictions of the deployed network, made without augmentation."""
 
+    def wants_validation(self, progress: Progress) -> bool:
+        """Whether `see_validation` wants the validation predictions of this epoch."""
+        return False
+
+    def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
+        """Look at the predictions that `end_epoch` gets the scores of; called right before it.
+
+        Args:
+            probabilities: (V, C) of the `watched` network for the validation images.
+            observed: (V, C) int8, what was seen of them: +1, 0 nobody looked, -1.
+            progress: The epoch that has ended.
+        """
+
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
         """Judge the epoch from the noisy validation scores of the `watched` network."""
         return Verdict.CONTINUE
 
     def restored(self, progress: Progress) -> None:
         """Called right after the loop went back to the snapshot this method asked for."""
+
+    def chosen(self, network: nn.Module) -> nn.Module:
+        """The network whose weights the trained one takes over when this method asks to RESTART."""
+        return self.watched(network)
+
+    def restarted(self, network: nn.Module, progress: Progress) -> None:
+        """Called right after a RESTART: the network has its new weights, the optimiser no past."""
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
         """What the optimiser trains, in groups with their own settings.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from adagc.methods import find, registry
-from adagc.methods.base import Method
+from adagc.methods import outline, outlines
+from adagc.options import in_words, read
+
+if TYPE_CHECKING:
+    from adagc.methods import Method
 
 NEEDS = {
     "truth": "clean training labels",
@@ -23,8 +26,8 @@ NEEDS = {
 def describe(name: str | None = None) -> dict[str, Any]:
     """JSON-ready: every method, or one with its options."""
     if name is None:
-        return {title: _summary(method) for title, method in registry().items()}
-    method = find(name)
+        return {title: _summary(method) for title, method in outlines().items()}
+    method = outline(name)
     return {
         "title": method.title,
         **_summary(method),
@@ -35,18 +38,15 @@ def describe(name: str | None = None) -> dict[str, Any]:
 
 def options(method: type[Method]) -> dict[str, dict[str, Any]]:
     """Every option with its default, what it means, and the values worth trying."""
-    meaning = _documented(method)
-    found = {}
-    for option in inspect.signature(method).parameters.values():
-        if option.kind is not inspect.Parameter.KEYWORD_ONLY:
-            continue
-        found[option.name] = {
+    return {
+        option.name: {
             "default": option.default,
-            "type": str(option.annotation),
-            "meaning": meaning.get(option.name, ""),
+            "type": in_words(option.kind),
+            "meaning": option.help,
             "grid": list(method.grid.get(option.name, ())),
         }
-    return found
+        for option in read(method).values()
+    }
 
 
 def render(name: str | None = None) -> RenderableType:
@@ -55,7 +55,7 @@ def render(name: str | None = None) -> RenderableType:
         table = Table(header_style="bold")
         for heading in ("method", "in one line", "needs besides one label", "keeps", "cost"):
             table.add_column(heading, justify="right" if heading == "cost" else "left")
-        for title, method in registry().items():
+        for title, method in outlines().items():
             table.add_row(
                 Text(title),
                 Text(_first_line(method)),
@@ -99,11 +99,3 @@ def _summary(method: type[Method]) -> dict[str, Any]:
 
 def _first_line(method: type[Method]) -> str:
     return (method.__doc__ or "").strip().partition("\n")[0]
-
-
-def _documented(method: type[Method]) -> dict[str, str]:
-    """Option to meaning, from the class's docstring."""
-    from docstring_parser import parse
-
-    documented = parse(inspect.cleandoc(method.__doc__ or ""))
-    return {item.arg_name: " ".join((item.description or "").split()) for item in documented.params}

@@ -53,6 +53,7 @@ class DistPU(Method):
     """
 
     title: ClassVar[str] = "Dist-PU"
+    family: ClassVar[str] = "PUL methods"
     paper: ClassVar[str] = (
         "Zhao et al., Dist-PU: Positive-Unlabeled Learning From a Label Distribution Perspective,"
         " CVPR 2022"
@@ -140,6 +141,11 @@ class DistPU(Method):
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """R and entropy on the batch as it is, then pseudo-labels on the mixed batch."""
+        second = progress.epoch > self._warm_up_epochs(progress)
+        if second:
+            device = batch.observed.device
+            mix = Mixup.draw(len(batch.observed), self.mixup, batch.generator, device=device)
+            mixed = mix(batch.images)  # partners on other ranks are read during the first pass
         logits = network(batch.images)
         unobserved = batch.observed == 0
         alignment = self._alignment(logits, batch.observed).mean()
@@ -150,16 +156,15 @@ class DistPU(Method):
         parts = {"alignment": alignment, "absent": absent, "entropy": entropy}
 
         scores = known(losses.precise(logits).detach().sigmoid(), batch.observed)
-        if progress.epoch > self._warm_up_epochs(progress):
+        if second:
             # An image that was never visited, because there was no warm-up, is its own guide.
             seen = self.pseudo_labels.seen[batch.index].unsqueeze(1)
             q = torch.where(seen, self.pseudo_labels[batch.index], scores.float())
-            mix = Mixup.draw(len(q), self.mixup, batch.generator, device=q.device)
-            blended = network(mix(batch.images))
-            mixed = losses.reduce(losses.binary_cross_entropy(blended, mix(q)))
+            blended = network(mixed)
+            fit = losses.reduce(losses.binary_cross_entropy(blended, mix(q)))
             mixed_entropy = losses.reduce(losses.entropy(blended))
-            total = total + self.mixed * mixed + self.mixed_entropy * mixed_entropy
-            parts |= {"mixed": mixed, "mixed_entropy": mixed_entropy}
+            total = total + self.mixed * fit + self.mixed_entropy * mixed_entropy
+            parts |= {"mixed": fit, "mixed_entropy": mixed_entropy}
         self.pseudo_labels.write(batch.index, scores)  # for the next visit
         return Losses(total, parts)
 

@@ -42,6 +42,7 @@ class EarlyLearning(Method):
     """
 
     title: ClassVar[str] = "ELR"
+    family: ClassVar[str] = "General label noise methods"
     paper: ClassVar[str] = (
         "Liu et al., Early-Learning Regularization Prevents Memorization of Noisy Labels, NeurIPS"
         " 2020; for many labels as in Burgert et al., On the Effects of Different Types of Label"

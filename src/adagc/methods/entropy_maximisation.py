@@ -34,6 +34,7 @@ class EntropyMaximisation(Method):
     """
 
     title: ClassVar[str] = "EM"
+    family: ClassVar[str] = "Left out by the paper"
     paper: ClassVar[str] = ZHOU
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (0.01, 0.1, 0.2)}
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"weight": (0, math.inf)}
@@ -71,6 +72,7 @@ class AsymmetricPseudoLabels(Method):
     """
 
     title: ClassVar[str] = "EM+APL"
+    family: ClassVar[str] = "Left out by the paper"
     paper: ClassVar[str] = ZHOU
     keeps: ClassVar[str] = "soft negatives per image"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {

@@ -30,6 +30,7 @@ class ExpectedPositives(Method):
     """
 
     title: ClassVar[str] = "EPR"
+    family: ClassVar[str] = "Baseline methods"
     paper: ClassVar[str] = COLE
     needs: ClassVar[frozenset[str]] = frozenset({"priors"})
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"weight": (0.3, 1.0, 3.0)}

@@ -42,6 +42,7 @@ class GeneralizedRobust(Method):
     """
 
     title: ClassVar[str] = "GR"
+    family: ClassVar[str] = "SPML methods"
     paper: ClassVar[str] = (
         "Chen et al., Boosting Single Positive Multi-label Classification with Generalized Robust"
         " Loss, IJCAI 2024"

@@ -19,6 +19,8 @@ class GroundTruth(Method):
     """
 
     title: ClassVar[str] = "GT w/ BCE"
+    aliases: ClassVar[tuple[str, ...]] = ("GT",)
+    family: ClassVar[str] = "Ground-truth training"
     needs: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
@@ -37,6 +39,7 @@ class IgnoreUnobserved(Method):
     """
 
     title: ClassVar[str] = "IUN"
+    family: ClassVar[str] = "Ground-truth training"
     paper: ClassVar[str] = (
         "Cole et al., Multi-Label Learning from Single Positive Labels, CVPR 2021"
     )

@@ -40,6 +40,7 @@ class LabelCorrelation(Method):
     """
 
     title: ClassVar[str] = "LCR"
+    family: ClassVar[str] = "RS-specific methods"
     paper: ClassVar[str] = (
         "Hua et al., Learning Multi-Label Aerial Image Classification under Label Noise: A"
         " Regularization Approach Using Word Embeddings, IGARSS 2020"

@@ -19,7 +19,7 @@ from adagc.augment import strong_view
 from adagc.methods.base import Method, positives
 from adagc.models.label_wise import LabelWiseHead
 from adagc.models.spec import HeadSpec
-from adagc.ranks import spread
+from adagc.ranks import Share, spread
 from adagc.types import Batch, Losses, Progress, Task
 
 
@@ -54,6 +54,7 @@ class LAC(Method):
     """
 
     title: ClassVar[str] = "LAC"
+    family: ClassVar[str] = "SPML methods"
     paper: ClassVar[str] = (
         "Xie et al., Label-Aware Global Consistency for Multi-Label Learning with Single Positive"
         " Labels, NeurIPS 2022"
@@ -290,7 +291,7 @@ def supervised_contrast(
     return torch.where(others > 0, repulsion - attraction, 0.0).sum() / len(labels)
 
 
-def _scale(network: nn.Module, images: Tensor) -> Tensor:
+def _scale(network: nn.Module, images: Tensor | Share) -> Tensor:
     """(bands,) standard deviation of the raw values, as the network knows it."""
     normalise = getattr(network, "normalise", None)
     if normalise is None:

@@ -32,6 +32,7 @@ class LargeLoss(Method):
     treated alike, whatever its place in the batch. With fewer than k entries in U, all are.
     """
 
+    family: ClassVar[str] = "General label noise methods"
     paper: ClassVar[str] = KIM
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"final": (0.05, 0.1, 0.2, 0.3)}
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {

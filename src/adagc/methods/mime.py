@@ -42,6 +42,7 @@ class MIME(Method):
     """
 
     title: ClassVar[str] = "MIME"
+    family: ClassVar[str] = "SPML methods"
     paper: ClassVar[str] = (
         "Liu et al., Revisiting Pseudo-Label for Single-Positive Multi-Label Learning, ICML 2023"
     )

@@ -16,7 +16,7 @@ from adagc import losses
 from adagc.errors import AdagcError
 from adagc.methods.base import Method, positives
 from adagc.methods.entropy_maximisation import lowest
-from adagc.ranks import spread
+from adagc.ranks import Share, spread
 from adagc.types import Batch, Losses, Progress, Task
 
 
@@ -48,6 +48,7 @@ class RCML(Method):
     """
 
     title: ClassVar[str] = "RCML"
+    family: ClassVar[str] = "RS-specific methods"
     paper: ClassVar[str] = (
         "Aksoy et al., Multi-Label Noise Robust Collaborative Learning for Remote Sensing Image"
         " Classification, TNNLS 2024"
@@ -137,7 +138,7 @@ class RCML(Method):
         return {"network": network, "peer": self.peer}
 
 
-def _run(network: nn.Module, images: Tensor) -> tuple[Tensor, ...]:
+def _run(network: nn.Module, images: Tensor | Share) -> tuple[Tensor, ...]:
     """Logits and early features, every rank making its share."""
     function = cast(Callable[[Tensor], tuple[Tensor, ...]], network.logits_and_early_features)
     return spread(function, images)

@@ -41,6 +41,7 @@ class Role(Method):
     """
 
     title: ClassVar[str] = "ROLE"
+    family: ClassVar[str] = "SPML methods"
     paper: ClassVar[str] = COLE
     keeps: ClassVar[str] = "estimated labels per image, trained"
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, overload
 
 import torch
 from torch import Tensor, nn
 
-from adagc.ranks import spread
+from adagc.ranks import Share, spread
 
 
 class SampleTable(nn.Module):
@@ -81,7 +81,7 @@ class AveragedNetwork(nn.Module):
         """Stay in evaluation mode whatever is asked."""
         return super().train(False)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor | Share) -> Tensor:
         """Logits of the averaged network."""
         return spread(cast(Callable[[Tensor], Tensor], self.network), images)
 
@@ -99,6 +99,12 @@ class AveragedNetwork(nn.Module):
         torch._foreach_lerp_(ours, theirs, 1.0 - momentum)
         for mine, other in zip(*self._pairs.copied(), strict=True):
             mine.copy_(other)
+
+    @torch.no_grad()
+    def begin_anew(self, network: nn.Module) -> None:
+        """Forget the past: the average is this network, and its history starts here."""
+        self.network.load_state_dict(network.state_dict())
+        self.steps.zero_()
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy finds its own places: these point into the original and the network it follows.
@@ -177,7 +183,13 @@ class Mixup:
         share = (gamma[0] / gamma.sum(dim=0)).nan_to_num(1.0).to(torch.float32).expand(size)
         return cls(partner.to(device), share.to(device))
 
-    def __call__(self, values: Tensor) -> Tensor:
-        """Mix the rows of a tensor."""
+    @overload
+    def __call__(self, values: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, values: Share) -> Share: ...
+    def __call__(self, values: Tensor | Share) -> Tensor | Share:
+        """Mix the rows of a tensor, or the images of a batch."""
+        if isinstance(values, Share):
+            return values.blend(self.partner, self.share)
         share = self.share.view(-1, *[1] * (values.dim() - 1)).to(values.dtype)
         return torch.lerp(values[self.partner], values, share)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import abstractmethod
 from typing import Any
 
@@ -13,6 +12,7 @@ from adagc.errors import AdagcError
 from adagc.models.heads import drop
 from adagc.models.spec import PLAIN_BACKBONES, ModelSpec
 from adagc.models.vision import import_timm
+from adagc.suggest import hint
 
 
 class Backbone(nn.Module):
@@ -218,9 +218,8 @@ def check_backbone(name: str) -> None:
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
         known = [*PLAIN_BACKBONES, *timm.list_models()]
-        close = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
-        hint = f"did you mean {', '.join(close)}?" if close else "try resnet18 or mlp"
-        raise AdagcError(f"unknown backbone {name!r}: {hint}")
+        near = hint(name, known, count=4) or "; try resnet18 or mlp"
+        raise AdagcError(f"unknown backbone {name!r}{near}")
     tags = [m.partition(".")[2] for m in timm.list_pretrained(f"{architecture}.*")]
     if tag and tag not in tags:
         raise AdagcError(

@@ -15,6 +15,7 @@ from adagc.compare.outputs import Written, write
 from adagc.errors import AdagcError, UsageError
 from adagc.paper.canvas import save
 from adagc.paper.figures import NothingToDrawError, draw_by_label
+from adagc.suggest import hint_or_list
 from adagc.types import NetworkRole
 
 METHOD = "AdaGC"
@@ -95,7 +96,9 @@ def plan(
     numbers = dict.fromkeys(scenario.seeds if seeds is None else seeds)
     for name in dict.fromkeys(names):
         if name not in known:
-            raise UsageError(f"there is no ablation {name!r}: choose from {', '.join(known)}")
+            raise UsageError(
+                f"there is no ablation {name!r}{hint_or_list(name, known, 'ablations')}"
+            )
         study = known[name]
         chosen[study] = [
             make_job(

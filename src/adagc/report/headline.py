@@ -10,23 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from adagc.datasets.registry import DEFAULT, find, names
 from adagc.report.html import listed
 from adagc.report.record import Record
-
-_DATA = {
-    "aid": "AID-multilabel",
-    "ucmerced": "UC Merced",
-    "synthetic": "synthetic scenes",
-}
 
 
 def data_name(record: Record) -> str:
     """The data set in a few words; of a path its last part only."""
-    kind = record.settings.data
-    if kind in _DATA:
-        return _DATA[kind]
-    root = record.settings["root"]
-    return Path(root).name if root else {"array": "embeddings"}.get(kind, "own images")
+    kind, root = record.settings.data or DEFAULT, record.settings["root"]
+    if kind not in names():
+        return kind  # of a package that is not installed here
+    entry = find(kind)
+    return Path(root).name if root and entry.named_by_root else entry.title
 
 
 def supervision(record: Record) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from adagc._version import __version__
 from adagc.atomic import write_text
 from adagc.datasets.collection import Collection
+from adagc.datasets.registry import find, names
 from adagc.errors import AdagcError
 from adagc.report.curves import pseudo_label_curves, training_curves
 from adagc.report.gallery import gallery_section
@@ -177,7 +178,9 @@ def _pictures(record: Record, collection: Collection | None) -> tuple[str, Colle
         collection = collection or open_configured(config_of(record.run))
         return gallery_section(record, collection), collection
     except (AdagcError, OSError) as error:
-        if record.settings.data == "array" and record.spec and not record.spec.is_image:
+        kind = record.settings.data
+        resizes = kind not in names() or "size" in find(kind).options
+        if not resizes and record.spec is not None and not record.spec.is_image:
             return "", collection  # embeddings have no pictures, wherever they are
         text = f"The pictures could not be shown: {str(error).rstrip('.')}."
         return section("pictures", "Pictures", note(text)), collection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 from adagc.errors import AdagcError
 from adagc.methods.base import Method
 from adagc.models import ModelSpec, read_description
+from adagc.options import read
 from adagc.training.records import (
     EpochRecord,
     LabelSummary,
@@ -71,14 +71,11 @@ class Record:
         found = _method_class(self.method)
         if found is None:
             return self.options
-        usual = {
-            name: parameter.default
-            for name, parameter in inspect.signature(found.__init__).parameters.items()
-        }
+        known = read(found)
         return {
             name: value
             for name, value in self.options.items()
-            if name in found.grid or value != usual.get(name, inspect.Parameter.empty)
+            if name in found.grid or name not in known or value != known[name].default
         }
 
     @property
@@ -154,10 +151,10 @@ class Record:
         mine, theirs = self.scores, other.scores
         if mine is None or theirs is None:
             return False
-        return (mine.images, mine.classes, mine.threshold) == (
+        return (mine.images, mine.classes, mine.thresholds) == (
             theirs.images,
             theirs.classes,
-            theirs.threshold,
+            theirs.thresholds,
         ) and all(_bare(self.settings[key]) == _bare(other.settings[key]) for key in _TEST)
 
     def differences(self, other: Record) -> list[str]:

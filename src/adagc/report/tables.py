@@ -95,8 +95,8 @@ def _never_predicted(tested: TestRecord, final: Scores) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 6 else ""
     shown = ", ".join(names[:5]) + more if more else listed(names)
     return (
-        f"Never predicted at the threshold of {tested.threshold} (their precision and F1"
-        f" count as 0; last epoch): {shown}."
+        f"Never predicted at the threshold of {tested.threshold or 'each class'} (their precision"
+        f" and F1 count as 0; last epoch): {shown}."
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Sequence
 
+from adagc import suggest
 from adagc.errors import UsageError
 
 TEMPLATE = "a satellite image of {name}"
@@ -38,8 +38,8 @@ def locate(classes: Sequence[str], known: Sequence[str]) -> list[int | None]:
 def closest(name: str, known: Sequence[str]) -> str | None:
     """The known name that was probably meant."""
     spelled = {same_name(other): other for other in known}
-    found = difflib.get_close_matches(same_name(name), spelled, n=1)
-    return spelled[found[0]] if found else None
+    near = suggest.closest(same_name(name), spelled)
+    return None if near is None else spelled[near]
 
 
 def spoken(name: str) -> str:

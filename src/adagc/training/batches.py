@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from adagc.augment import Augmentation, dihedral, draw_turns
 from adagc.images.base import SceneDataset
-from adagc.ranks import world
+from adagc.ranks import Share, own, world
 from adagc.types import Batch
 
 _SMALL = 2**21  # bytes of a batch that are read faster than a thread is woken
@@ -49,7 +50,9 @@ def batch_bounds(count: int, batch_size: int, ranks: int = 1) -> list[tuple[int,
 
 
 class Batches:
-    """The training images, epoch by epoch, in the same batches on every rank.
+    """The training images, epoch by epoch.
+
+    Every rank goes through the same batches and reads its own images of each.
 
     Args:
         images: Where values come from.
@@ -91,48 +94,67 @@ class Batches:
         order = torch.randperm(len(self.rows), generator=generator_for(self.seed, number, "order"))
         turns = draw_turns(len(self.rows), generator_for(self.seed, number, "augment"))
         generator = generator_for(self.seed, number, "method")
-        for index, values in self._ahead(order) if self._large else self._at_once(order):
-            yield self._finish(index, values, turns, generator)
+        # One thread reads ahead, the other what a step finds out it needs: partners to mix with.
+        with ThreadPoolExecutor(max_workers=2) as readers:
+            for index, values in self._ahead(order, readers) if self._large else self._read(order):
+                read = partial(self._partners, readers, index, turns)
+                yield Batch(
+                    images=self._share(self._finish(own(index), values, turns), len(index), read),
+                    observed=self.observed[index].to(self.device),
+                    index=index.to(self.device),
+                    generator=generator,
+                    truth=None if self.truth is None else self.truth[index].to(self.device),
+                )
 
     @property
     def _large(self) -> bool:
         """Whether reading a batch takes longer than handing it from thread to thread."""
-        rows = max((end - start for start, end in self.bounds), default=0)
+        rows = max((end - start for start, end in self.bounds), default=0) // world()
         return rows * math.prod(self.images.shape) * self.images.dtype.itemsize > _SMALL
 
-    def _at_once(self, order: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _read(self, order: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The index of every batch and the raw values of this rank's images in it."""
         for start, end in self.bounds:
-            yield order[start:end], self._read(order[start:end])
+            index = order[start:end]
+            yield index, self._gather(own(index))
 
-    def _ahead(self, order: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        with ThreadPoolExecutor(max_workers=1) as reader:
-            ahead: Future[Tensor] | None = None
-            previous = order[:0]
-            for start, end in self.bounds:
-                index = order[start:end]
-                coming = reader.submit(self._read, index)
-                if ahead is not None:
-                    yield previous, ahead.result()
-                ahead, previous = coming, index
+    def _ahead(self, order: Tensor, readers: Executor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same, one batch ahead of its use."""
+        ahead: Future[Tensor] | None = None
+        previous = order[:0]
+        for start, end in self.bounds:
+            index = order[start:end]
+            coming = readers.submit(self._gather, own(index))
             if ahead is not None:
                 yield previous, ahead.result()
+            ahead, previous = coming, index
+        if ahead is not None:
+            yield previous, ahead.result()
 
-    def _read(self, index: Tensor) -> Tensor:
+    def _gather(self, index: Tensor) -> Tensor:
         return torch.from_numpy(self.images.gather(self.rows[index.numpy()]))
 
-    def _finish(
-        self, index: Tensor, values: Tensor, turns: Tensor, generator: torch.Generator
-    ) -> Batch:
-        images = values.to(self.device, non_blocking=True).to(torch.float32)
+    def _finish(self, index: Tensor, values: Tensor, turns: Tensor) -> Tensor:
+        """Raw values of these images as a batch has them: on the device, turned."""
+        images = values.to(self.device, non_blocking=True).to(torch.get_default_dtype())
         if self.how == "dihedral":
             images = dihedral(images, turns[index])
         if images.ndim == 4:
             # Once here instead of in every pass a method makes over the batch.
             images = images.contiguous(memory_format=torch.channels_last)
-        return Batch(
-            images=images,
-            observed=self.observed[index].to(self.device),
-            index=index.to(self.device),
-            generator=generator,
-            truth=None if self.truth is None else self.truth[index].to(self.device),
-        )
+        return images
+
+    def _partners(
+        self, readers: Executor, index: Tensor, turns: Tensor, positions: Tensor
+    ) -> Future[Tensor]:
+        """Images of a batch that another rank has, read by a thread."""
+
+        def read() -> Tensor:
+            wanted = index[positions]
+            return self._finish(wanted, self._gather(wanted), turns)
+
+        return readers.submit(read)
+
+    @staticmethod
+    def _share(images: Tensor, total: int, read: partial[Future[Tensor]]) -> Tensor | Share:
+        return images if world() == 1 else Share(images, total, read)

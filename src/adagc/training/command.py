@@ -1,89 +1,155 @@
 """The command line of `adagc train`: the settings of a run and the options of the chosen method.
 
 A YAML file given with --config holds the same names, and may name a file it is based on; the
-command line wins over it. The resolved config.yaml of a run is such a file.
+command line wins over it. The resolved config.yaml of a run is such a file, and so is the
+scenario.yaml of a benchmark, whose method files are read as a benchmark reads them.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, Namespace
-
-from adagc.errors import UsageError
-from adagc.methods import find
-from adagc.methods.base import Method
+from adagc.arguments import Parser
+from adagc.errors import UsageError, check_range
+from adagc.methods import find, outline
+from adagc.options import REQUIRED, Option, read, typed
 from adagc.training.config import RunConfig
-from adagc.training.files import read_settings
+from adagc.training.files import SCENARIO, chain, method_of, method_options, read_file
+from adagc.training.settings import (
+    DataSettings,
+    LabelSettings,
+    ModelSettings,
+    Settings,
+    require_labels,
+)
+
+if TYPE_CHECKING:
+    from adagc.methods import Method
 
 DEFAULT = "AdaGC"
+_OUTPUT = "output"
+# Options of the command itself that a file may set, too.
+_OWN = {
+    "out": Option("out", str, REQUIRED, "Folder of the run, which is made."),
+    "report": Option("report", bool, True, "Write report.html when training is over."),
+}
 
 
-def train_parser(argv: list[str]) -> tuple[ArgumentParser, type[Method], list[str]]:
-    """A parser for this method's options, the method, and the words left to parse."""
-    argv, files = _take(argv, "--config")
-    argv, names = _take(argv, "--method")
+@dataclass(frozen=True)
+class Order:
+    """What a command line of `adagc train` asks for; nothing heavy is imported yet."""
+
+    config: RunConfig
+    title: str
+    options: dict[str, Any]
+    out: str
+    resume: bool
+    report: bool
+    json: bool
+
+    def build(self) -> Method:
+        """The method, fresh."""
+        return find(self.title)(**self.options)
+
+
+def parse_train(words: list[str]) -> Order:
+    """The command line, checked against the settings of a run and the options of its method."""
+    words, files = _take(words, "--config")
+    words, names = _take(words, "--method")
+    told, title, options = _read_files([Path(file) for file in files], names[-1] if names else None)
+    method = outline(title)
+    parser = _parser(method)
+    values = vars(parser.parse(words, {**told, **{f"method.{k}": v for k, v in options.items()}}))
+    chosen = {name: values[f"method.{name}"] for name in read(method)}
+    for name, (low, high) in method.ranges.items():
+        check_range(f"method.{name}", chosen.get(name), low, high)
+    config = RunConfig(**{field.name: values[field.name] for field in fields(RunConfig)})
+    require_labels(config.labels, config.scheme)
+    own = {name: values[name] for name in ("out", "resume", "report", "json")}
+    return Order(config, title, chosen, **own)
+
+
+def _read_files(files: list[Path], asked: str | None) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """Settings, method and its options, as far as files tell; later files win."""
+    known = {**read(RunConfig), **_OWN}
     settings: dict[str, Any] = {}
-    for file in files:
-        settings |= read_settings(Path(file))
-    settings.pop("bench", None)  # what a benchmark wants to know of a scenario
-    options = settings.pop("method", {})
-    if isinstance(options, str):
-        options = {"title": options}
-    if not isinstance(options, Mapping):
-        raise UsageError("method in the config must be a name, or a title with options")
-    title = options.get("title", DEFAULT)
-    method = find(names[-1] if names else title)
-    # Options of another method than the one asked for on the command line do not apply.
-    same = method is find(title)
-    options = {k: v for k, v in options.items() if k != "title"} if same else {}
+    told: tuple[str, dict[str, Any]] | None = None
+    for file in (file for path in files for file in reversed(chain(path))):
+        own = read_file(file)
+        block = own.pop("method", None)
+        for name in ("base", "bench"):  # the latter is what a benchmark wants to know
+            own.pop(name, None)
+        settings |= typed(known, own, str(file), "adagc train --help")
+        told = told if block is None else method_of(block, file)
+    title = outline(asked or (told[0] if told else DEFAULT)).title
+    if told and told[0] == title:
+        return settings, title, told[1]
+    # Options of another method than the one asked for do not apply: what has a scenario for it?
+    beside: dict[str, Any] = {}
+    for path in files:
+        scenario = next((file for file in chain(path) if file.name == SCENARIO), None)
+        if scenario is not None:
+            beside |= method_options(scenario, title).get(title, {})
+    return settings, title, beside
 
-    parser = ArgumentParser(
-        prog="adagc train",
-        description="Train one method on one data set and leave a run folder with scores and a "
-        f"report. Shown are the options of {method.title}; --method NAME chooses another, "
-        "--config FILE.yaml reads settings from a file.",
-        epilog="example: adagc train --data folder --root photos --labels labels.csv"
-        " --method AdaGC --method.weight 5 --epochs 40 --out runs/first",
-        exit_on_error=False,
+
+def _parser(method: type[Method]) -> Parser:
+    parser = Parser(
+        "train",
+        "Train one method on one data set and leave a run folder with scores and a report. Shown"
+        f" are the options of {method.title}; --method NAME shows those of another.",
+        "adagc train --data folder --root photos --labels labels.csv --method AdaGC"
+        " --method.weight 5 --epochs 40 --out runs/first",
     )
-    parser.add_class_arguments(RunConfig, None)
-    parser.add_class_arguments(method, "method")
-    _describe_method(parser)
-    parser.add_argument("--out", type=str, required=True, help="Run folder to make.")
-    parser.add_argument("--resume", action="store_true", help="Continue an interrupted run.")
-    parser.add_argument("--report", type=bool, default=True, help="Write report.html at the end.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object.")
-    # Settings of files become words before those of the command line: checked alike, overruled.
-    told = _as_words(parser, {**settings, **{f"method.{k}": v for k, v in options.items()}})
-    return parser, method, [*told, *argv]
+    for group, options in _groups().items():
+        for option in options:
+            parser.add(option, group=group)
+    group = f"method and options of {method.title}"
+    parser.mention(
+        "method", "NAME", f"Method to train, as listed by adagc methods. (default: {DEFAULT})",
+        group=group,
+    )  # fmt: skip
+    for option in read(method).values():
+        parser.add(option, group=group, prefix="method.")
+    for option in _OWN.values():
+        parser.add(option, group=_OUTPUT)
+    parser.flag("resume", "Continue the interrupted run in the folder of --out.", group=_OUTPUT)
+    parser.flag("json", "Print the result as one JSON object.", group=_OUTPUT)
+    parser.mention(
+        "config", "FILE",
+        "YAML file with any of these settings, which the command line overrules; several are read"
+        " in their order. The config.yaml of a run repeats it. With the scenario.yaml of a"
+        " benchmark the method gets the options of the file <method>.yaml beside it, or its"
+        " defaults if there is none.",
+        group=_OUTPUT,
+    )  # fmt: skip
+    return parser
 
 
-def split_options(options: Namespace, method: type[Method]) -> tuple[RunConfig, Method]:
-    """The settings of the run and the method, built."""
-    values = {name: options[name] for name in RunConfig.__dataclass_fields__}
-    chosen = options.get("method")
-    return RunConfig(**values), method(**(chosen.as_dict() if chosen else {}))
+def _groups() -> dict[str, list[Option]]:
+    """The settings under headings, each where a reader looks for it."""
+    known = read(RunConfig)
+    labels = ["labels", "truth", *LabelSettings.__annotations__]
+    data = [f.name for f in fields(DataSettings) if f.name not in labels]
+    names = {
+        "data": data,
+        "labels": labels,
+        "network": list(ModelSettings.__annotations__),
+        "training": list(Settings.__annotations__),
+        "scores": list(RunConfig.__annotations__),
+    }
+    return {group: [known[name] for name in own] for group, own in names.items()}
 
 
-def _describe_method(parser: ArgumentParser) -> None:
-    """The word itself is taken before parsing; jsonargparse would call it a file of options."""
-    action = parser._option_string_actions.get("--method")
-    if action is not None:
-        action.metavar, action.help = "NAME", "The method: see  adagc methods."
-
-
-def _take(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
+def _take(words: list[str], flag: str) -> tuple[list[str], list[str]]:
     """Remove every `flag VALUE` and `flag=VALUE`, and return the values."""
     rest, values = [], []
-    words = iter(argv)
-    for word in words:
+    left = iter(words)
+    for word in left:
         if word == flag:
-            value = next(words, None)
+            value = next(left, None)
             if value is None:
                 raise UsageError(f"{flag} needs a value")
             values.append(value)
@@ -92,18 +158,3 @@ def _take(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
         else:
             rest.append(word)
     return rest, values
-
-
-def _as_words(parser: ArgumentParser, settings: Mapping[str, Any]) -> list[str]:
-    """`--name value` for every setting that the parser knows; others are refused."""
-    flags = ("resume", "json")  # of the command, not of the run
-    known = [action.dest for action in parser._actions if action.dest not in flags]
-    words = []
-    for key, value in settings.items():
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else "; see adagc train --help"
-            raise UsageError(f"there is no setting {key!r}{hint}")
-        # JSON is YAML: what the parser reads back is the value itself.
-        words.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
-    return words

@@ -8,8 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from adagc.datasets.registry import DEFAULT, find
 from adagc.errors import UsageError
-from adagc.images.array import array_file
+from adagc.images.scan import beside
 
 _FILES = ("labels", "truth", "split", "text", "weights")
 
@@ -19,31 +20,21 @@ def contents(settings: Mapping[str, Any]) -> dict[str, str]:
 
     Folders of images are known by the names in their split (and their labels), not by every pixel.
     """
-    found = {key: _digest(path) for key in _FILES if (path := _path(settings, key)) is not None}
-    if settings.get("data") == "array" and settings.get("root") is not None:
-        root = Path(settings["root"])
-        array = array_file(root)
-        if array is None:
-            raise UsageError(f"{root} holds no array: give the file, or mend the scenario")
-        found["root"] = _digest(array)
-        if (names := root / "names.txt").is_file():
-            found["names"] = _digest(names)
-    return found
+    found = {key: path for key in _FILES if (path := located(settings, key)) is not None}
+    found |= find(settings.get("data", DEFAULT)).files(settings)
+    return {key: _digest(path) for key, path in found.items()}
 
 
-def _path(settings: Mapping[str, Any], key: str) -> Path | None:
+def located(settings: Mapping[str, Any], key: str) -> Path | None:
+    """The file that a setting names; as data is opened, it may also lie beside the images."""
     told = settings.get(key)
     if told is None:
         return None
     path = Path(told)
     if key == "weights" and not path.is_file():
         return None  # a word such as registry, or a mistake that loading them names
-    if not path.exists() and settings.get("data") == "array" and settings.get("root") is not None:
-        # As such sets are opened: what is not found from here may lie beside the array.
-        root = Path(settings["root"])
-        beside = (root if root.is_dir() else root.parent) / path
-        return beside if beside.exists() else path
-    return path
+    root = settings.get("root")
+    return path if root is None else beside(Path(root), path)
 
 
 def _digest(path: Path) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,24 @@ from numpy.typing import NDArray
 from adagc import ranks
 from adagc.datasets.collection import Collection
 from adagc.errors import UnsuitedError, UsageError
-from adagc.labels import flip_rates, write_labels
+from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.models import Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
+from adagc.options import read
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
-from adagc.training.contents import contents
+from adagc.training.contents import contents, located
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, split_text
-from adagc.training.loop import Settings, Validation, fit
+from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, observe
 from adagc.training.oracle import Oracle, Pair
 from adagc.training.records import EpochRecord, ImageCounts, LabelSummary, ModelRecord
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of
+from adagc.training.settings import Settings
 from adagc.types import Losses, NetworkRole, Progress, Task, with_role
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,7 @@ log = logging.getLogger(__name__)
 
 def options_of(method: Method) -> dict[str, Any]:
     """The hyper-parameters of a method, read back from its constructor's signature."""
-    names = inspect.signature(type(method).__init__).parameters
-    return {name: getattr(method, name) for name in names if name not in ("self", "args", "kwargs")}
+    return {name: getattr(method, name) for name in read(type(method))}
 
 
 def train(
@@ -51,6 +51,7 @@ def train(
     *,
     resume: bool = False,
     collection: Collection | None = None,
+    labels: LabelTable | Path | str | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Run:
@@ -61,17 +62,22 @@ def train(
         method: Freshly built; `setup` is called here.
         out: The run folder; without one nothing is written, and the run is in memory only.
         resume: Continue what is there.
-        collection: An already opened data set, instead of opening the configured one.
+        collection: An already opened data set, instead of opening the configured one; the label
+            file that came with it is not read again.
+        labels: What was observed, a table or a file, instead of the configured file.
         on_step: Called after every optimiser step.
         on_epoch: Called with every line of the history.
     """
     if out is None and resume:
         raise UsageError("only a run with a folder can be continued: give the folder (out)")
-    collection = collection or open_configured(config)
+    table = labels if isinstance(labels, LabelTable) else None
+    if labels is not None:
+        config = replace(config, labels=None if table is not None else str(labels))
+    collection = collection or open_configured(config, labels=table)
     config = resolve(config, collection.images)
     observed = observe(
         collection,
-        labels=config.labels,
+        labels=located(vars(config), "labels") if table is None else table,
         scheme=config.scheme,
         label_seed=config.label_seed,
         share=config.share,
@@ -79,7 +85,7 @@ def train(
     testable = collection.truth is not None and len(collection.splits.get("test", ())) > 0
     if testable:
         check_classes(collection, collection.splits["test"], config.absent)
-    settings = Settings(**{name: getattr(config, name) for name in Settings.__dataclass_fields__})
+    settings = Settings.of(config)
     fabric = make_fabric(settings)  # before the task: ranks decide how an epoch is cut
     task = make_task(config, method, collection, observed)
     method.check(task)
@@ -89,7 +95,7 @@ def train(
     task = replace(task, fresh=fresh)
     network = fresh(config.seed)
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
-    record = {"method": {"title": method.title, **options_of(method)}, **asdict(config)}
+    record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
     if ranks.rank() == 0 or out is None:
         run = Run.start(out, record, resume=resume, contents=contents(record))
         _note_inputs(run, collection, observed)
@@ -104,7 +110,7 @@ def train(
         task,
         images,
         observed.train,
-        Validation(observed.val, observed.values[observed.val] > 0),
+        Validation(observed.val, observed.values[observed.val]),
         run.files,
         settings,
         resume=resume,

@@ -15,7 +15,7 @@ from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from adagc.errors import UsageError
 
 if TYPE_CHECKING:
-    from adagc.training.loop import Settings
+    from adagc.training.settings import Settings
 
 
 def make_fabric(settings: Settings) -> Fabric:

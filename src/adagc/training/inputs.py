@@ -8,36 +8,31 @@ import io
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets import open_collection
 from adagc.datasets.collection import Collection
+from adagc.datasets.registry import SETTINGS, find
 from adagc.errors import AdagcError
+from adagc.labels import LabelTable
 from adagc.training.config import RunConfig
 from adagc.training.runs import Run
+from adagc.training.settings import DataSettings
 
-# The settings that decide which data is opened; all others leave it as it is.
-OPENED_BY = frozenset(
-    {
-        "data", "root", "size", "split_seed", "split", "labels", "truth", "bands", "cache",
-        "skip_unreadable", "scenes",
+# May be given with any data set: labels that are not needed to open it are read for training, and
+# where decoded images are kept is a habit of the user.
+_ALWAYS = frozenset({"labels", "cache"})
+
+
+def open_configured(config: DataSettings, *, labels: LabelTable | None = None) -> Collection:
+    """The data set a configuration names, with its observed labels or with these."""
+    entry, fields = find(config.data), DataSettings.__dataclass_fields__
+    told = {name: value for name in SETTINGS if (value := getattr(config, name)) is not None}
+    options = {
+        SETTINGS[name]: value
+        for name, value in told.items()
+        if name in entry.settings or (name not in _ALWAYS and value != fields[name].default)
     }
-)  # fmt: skip
-
-
-def open_configured(config: RunConfig) -> Collection:
-    """The data set a configuration names."""
-    return open_collection(
-        config.data,
-        config.root,
-        size=config.size,
-        seed=config.split_seed,
-        split=config.split,
-        labels=config.labels,
-        truth=config.truth,
-        bands=config.bands,
-        cache=config.cache,
-        skip_unreadable=config.skip_unreadable,
-        scenes=config.scenes,
-    )
+    if labels is not None and "labels" in entry.options:
+        options["labels"] = labels
+    return entry.open(**options)
 
 
 def config_of(run: Run) -> RunConfig:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.datasets.registry import find
 from adagc.errors import AdagcError, UsageError
 from adagc.images.array import pooled
 from adagc.images.base import SceneDataset
@@ -98,5 +99,6 @@ def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
         backbone = _PACKAGED if usable else "resnet18"
     if weights == "auto":
         weights = "registry" if packaged and backbone == _PACKAGED else "none"
-    size = images.shape[-1] if images.is_image and config.data != "array" else None
+    sized = images.is_image and "size" in find(config.data).options
+    size = images.shape[-1] if sized else None
     return replace(config, backbone=backbone, weights=weights, size=size)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.datasets.assemble import labels_of
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError
-from adagc.labels import LabelTable, match, read_labels, simulate_dominant, simulate_random
+from adagc.labels import LabelTable, match, simulate_dominant, simulate_random
+from adagc.training.settings import require_labels
 
 log = logging.getLogger(__name__)
 
@@ -59,23 +61,29 @@ def simulate(
 def observe(
     collection: Collection,
     *,
-    labels: str | None,
+    labels: LabelTable | Path | str | None,
     scheme: str | None,
     label_seed: int,
     share: float = 1.0,
 ) -> Observed:
-    """Labels from a file or from a simulation, matched to the images by name.
+    """Labels that are given, that came with the images, or that are simulated from clean ones.
 
     With a share below 1 only so many of the training images are used, drawn by the label seed.
     """
-    if (labels is None) == (scheme is None):
-        raise UsageError("say where labels come from: either --labels FILE or --scheme random")
-    if labels is not None:
-        table = read_labels(Path(labels), classes=collection.classes)
-        values = match(table, collection.images.names)
+    if labels is None and scheme is None:
+        labels = collection.observed
+    require_labels(labels, scheme)
+    if labels is not None and _came_with(collection, labels):
+        assert collection.observed is not None
+        assert collection.observed_values is not None
+        table, values = collection.observed, collection.observed_values
     else:
-        assert scheme is not None
-        table = simulate(collection, scheme, label_seed)
+        if labels is not None:
+            source = labels if isinstance(labels, LabelTable) else Path(labels)
+            table = labels_of(source, collection.classes)
+        else:
+            assert scheme is not None
+            table = simulate(collection, scheme, label_seed)
         values = match(table, collection.images.names)
     labelled = np.asarray((values > 0).any(axis=1))
     train, val = (collection.splits[name] for name in ("train", "val"))
@@ -97,3 +105,11 @@ def observe(
                 " check that the names in the label file match the image files (adagc inspect)"
             )
     return Observed(values, table, train, val, left_out)
+
+
+def _came_with(collection: Collection, labels: LabelTable | Path | str) -> bool:
+    """Whether these labels were read and matched when the data was opened."""
+    table = collection.observed
+    if table is None or isinstance(labels, LabelTable):
+        return table is not None and table == labels
+    return table.source is not None and table.source.resolve() == Path(labels).resolve()

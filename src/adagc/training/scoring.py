@@ -71,7 +71,7 @@ def evaluate(
     result = TestRecord(
         split=split,
         images=len(rows),
-        threshold=0.5,
+        thresholds=(0.5,) * len(model.spec.classes),
         classes=model.spec.classes,
         method=made.method,
         networks={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -105,8 +105,8 @@ class Snapshots:
         self,
         folder: Folder,
         epoch: int,
-        networks: dict[str, nn.Module],
-        noisy: dict[str, Scores],
+        networks: Mapping[str, nn.Module],
+        noisy: Mapping[str, Scores],
     ) -> None:
         """Keep the weights of each network at its own best noisy validation epoch."""
         for name, scores in noisy.items():

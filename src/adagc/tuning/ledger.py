@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from filelock import FileLock, Timeout
 
@@ -25,9 +25,11 @@ from adagc.bench.jobs import Job, make_job, slug
 from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
 from adagc.errors import AdagcError, MissingExtraError, check_range
-from adagc.methods.base import Method
 from adagc.training.runs import Run
 from adagc.tuning.search import Dimension, Sampler, Trial, grid, name_of, read, space, state_of
+
+if TYPE_CHECKING:
+    from adagc.methods import Method
 
 _TRIALS = 30  # of a sampler that could go on for ever
 _LONGEST = 100  # characters of a folder's name; its digest tells apart what they do not

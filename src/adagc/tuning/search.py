@@ -7,16 +7,18 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from adagc.bench.failures import failure_of
 from adagc.bench.jobs import Job
 from adagc.bench.results import Choice
-from adagc.bench.work import failure_of
 from adagc.errors import UsageError, check_range
-from adagc.methods.base import Method
 from adagc.training.records import EpochRecord
+
+if TYPE_CHECKING:
+    from adagc.methods import Method
 
 Sampler = Literal["grid", "tpe"]
 State = Literal["finished", "pruned", "failed", "started", "missing"]

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from adagc import plugins
 from adagc.bench.engines import Event, Listener, LocalEngine, settle
+from adagc.bench.failures import reason
 from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
-from adagc.bench.work import BusyError, perform, reason
+from adagc.bench.work import BusyError, perform
 from adagc.errors import UsageError
-from adagc.methods import find
+from adagc.methods import outline
 from adagc.training.records import EpochRecord
 from adagc.tuning.ledger import Claim, Ledger, Plan, pause
 from adagc.tuning.search import PRUNED, Sampler, noisy_map, space
@@ -58,7 +60,7 @@ def tune(
             raise UsageError(f"--{name} must be one of {', '.join(get_args(known))}, not {value}")
     plan = Plan(
         scenario=scenario.with_settings(share=share, epochs=epochs),
-        method=find(title),
+        method=outline(title),
         out=Path(out),
         sampler=sampler,
         by=by,
@@ -98,7 +100,7 @@ def tune_all(
 
     engine = LocalEngine(workers)
     for title in titles:
-        space(find(title))  # one that cannot be tuned is refused before any is
+        space(outline(title))  # one that cannot be tuned is refused before any is
     speak = say or (lambda text: None)
 
     def on_event(event: Event) -> None:
@@ -108,7 +110,11 @@ def tune_all(
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     (cores, _), *others = [engine.share(number) for number in range(workers)]
     crew = [
-        context.Process(target=_assist, args=(*share, scenario, titles, out, options), daemon=True)
+        context.Process(
+            target=_assist,
+            args=(*share, plugins.modules(), scenario, titles, out, options),
+            daemon=True,
+        )
         for share in others
     ]
     threads = torch.get_num_threads()
@@ -135,13 +141,14 @@ def tune_all(
 def _assist(
     cores: list[int],
     gpu: str | None,
+    modules: Sequence[str],
     scenario: Scenario,
     titles: Sequence[str],
     out: Path,
     options: Mapping[str, Any],
 ) -> None:
     """The life of a second process: the same search, without a word."""
-    settle(cores, gpu)
+    settle(cores, gpu, modules)
     for title in titles:
         tune(scenario, title, out, **options)
 

@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from filelock import FileLock
 
+from adagc import plugins
 from adagc.atomic import write_json
 from adagc.bench.engines import Event, Listener
 from adagc.bench.jobs import Job
@@ -169,7 +170,8 @@ class SlurmEngine:
         executor.update_parameters(**self._parameters)
         workers = self.runs_per_job if self.together else 1
         tasks = [
-            SlurmTask([job.to_dict() for job in group], workers, self.cpus) for group in groups
+            SlurmTask([job.to_dict() for job in group], workers, self.cpus, plugins.modules())
+            for group in groups
         ]
         try:
             with _as_from_outside():
@@ -217,7 +219,7 @@ class SlurmEngine:
             tell(Event("finished", job))
             return True
         if status == "failed":
-            from adagc.bench.work import failure_of, is_unsuited
+            from adagc.bench.failures import failure_of, is_unsuited
 
             tell(Event("unsuited" if is_unsuited(job) else "failed", job, failure_of(job)))
             return True
@@ -239,7 +241,7 @@ class SlurmEngine:
         """Of a run whose Slurm job ended while its folder says neither finished nor failed."""
         from submitit import SlurmJob
 
-        from adagc.bench.work import note_failure
+        from adagc.bench.failures import note_failure
 
         slurm: SlurmJob[dict[str, str]] = SlurmJob(self.folder, watched.slurm_id)
         if slurm.paths.result_pickle.exists():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from adagc import plugins
 from adagc.bench.engines import Event, LocalEngine
 from adagc.bench.jobs import Job
 from adagc.errors import AdagcError
@@ -37,18 +38,26 @@ class SlurmTask:
         jobs: Of `Job.to_dict`.
         workers: How many at the same time.
         cpus: Cores for all of them.
+        modules: To be imported first, because they register methods or data sets.
     """
 
-    def __init__(self, jobs: Sequence[Mapping[str, Any]], workers: int, cpus: int) -> None:
-        self.jobs, self.workers, self.cpus = jobs, workers, cpus
+    def __init__(
+        self,
+        jobs: Sequence[Mapping[str, Any]],
+        workers: int,
+        cpus: int,
+        modules: Sequence[str] = (),
+    ) -> None:
+        self.jobs, self.workers, self.cpus, self.modules = jobs, workers, cpus, modules
 
     def __call__(self) -> dict[str, str]:
         """Do what is left; how each run ended, by its folder."""
         from submitit.core.utils import UncompletedJobError
 
-        from adagc.bench.work import note_failure
+        from adagc.bench.failures import note_failure
 
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        plugins.import_all(self.modules)
         left = [job for job in self._jobs() if job.status not in ("finished", "failed")]
         if "SLURM_RESTART_COUNT" in os.environ:
             _outlast_claims(left)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets.aid import AID
 from adagc.datasets.inspect.record import (
     Images,
     Inspection,
@@ -21,13 +20,13 @@ from adagc.datasets.inspect.record import (
     label_warnings,
     render,
 )
-from adagc.datasets.published import find_published
-from adagc.datasets.ucmerced import UCMERCED
+from adagc.datasets.registry import DEFAULT, Recognised, registry
 from adagc.errors import DataError
-from adagc.images.array import array_file, open_arrays
+from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
 from adagc.images.decode import Shape, read_image
-from adagc.images.normalisation import Moments, measure, unit_warnings
+from adagc.images.moments import Moments
+from adagc.images.normalisation import measure, unit_warnings
 from adagc.images.progress import progress
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.build import WORKERS
@@ -49,7 +48,7 @@ def inspect(
     """Decode everything once and report; nothing is written, and bad files do not stop it.
 
     Args:
-        root: A folder of images, a copy of AID-multilabel or UC Merced, or an array file.
+        root: A folder of images, or a copy of any data set that recognises itself.
         labels: Observed labels to hold against the images.
         truth: Complete labels; None: the table of a published collection.
         size: Side length the images are going to be resized to.
@@ -58,23 +57,27 @@ def inspect(
         bands: Names of the bands.
     """
     root = Path(root)
-    kind, place = "folder", root
-    folders: tuple[str, ...] = ("",)
-    for layout in (AID, UCMERCED):
-        found = find_published(root, layout)
-        if found is not None:
-            kind, place, folders = layout.title, found[0], layout.folders
-            truth = found[1] if truth is None else truth
-    if array_file(root) is not None:
-        kind, images = "array", _look_at_array(root, bands)
+    found = _recognise(root)
+    truth = found.truth if truth is None else truth
+    if found.images is not None:
+        images = _look_at_scenes(found.images(bands))
     else:
-        images = look_at_files(place, find_images(place, folders), bands)
+        images = look_at_files(found.place, find_images(found.place, found.folders), bands)
     observed, clean = _look_at_labels(labels, images.names), _look_at_labels(truth, images.names)
     warnings = image_warnings(images, size)
     if images.statistics is not None and mean is not None and std is not None:
         warnings += unit_warnings(images.statistics, images.bands, mean, std)
     warnings += [*label_warnings("labels", observed), *label_warnings("truth", clean)]
-    return Inspection(str(root), kind, images, observed, clean, tuple(warnings))
+    return Inspection(str(root), found.kind, images, observed, clean, tuple(warnings))
+
+
+def _recognise(root: Path) -> Recognised:
+    """What is there; whichever data set was added last is asked first: it knows a special case."""
+    for entry in reversed(registry().values()):
+        found = entry.recognise(root)
+        if found is not None:
+            return found
+    return Recognised(DEFAULT, root)
 
 
 def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None = None) -> Images:
@@ -140,8 +143,7 @@ def duplicates(root: Path, files: Iterable[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(tuple(group) for group in same.values() if len(group) > 1))
 
 
-def _look_at_array(root: Path, bands: Sequence[str] | None) -> Images:
-    scenes = open_arrays(root, bands=bands)
+def _look_at_scenes(scenes: SceneDataset) -> Images:
     same: defaultdict[bytes, list[str]] = defaultdict(list)
     broken = []
     for row, name in enumerate(scenes.names):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adagc.images.normalisation import BandStatistics
+from adagc.images.moments import BandStatistics
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,7 +45,7 @@ class Inspection:
     """All that `adagc inspect` has to say."""
 
     root: str
-    kind: str  # "folder", "array" or the title of a published collection
+    kind: str  # what it is, in a few words
     images: Images
     labels: Labels | None
     truth: Labels | None

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from adagc.errors import DataError
 from adagc.images.decode import Shape, load, peek
+from adagc.images.moments import tally_images
 from adagc.images.progress import progress
 from adagc.images.store.index import Index, Peek, Stamp, map_array, publish
+from adagc.images.store.moments import new_moments, write_moments
 
 CHUNK: Final = 512  # images between two flushes: what a killed build can lose
 WORKERS: Final = min(8, os.cpu_count() or 1)
@@ -44,14 +46,18 @@ def build(
     todo = [stamp for stamp in stamps if stamp in peeks]
     shape = (len(todo), bands, side, side)
     donors = list(_donors(folder, old, shape[1:], dtype))
-    leftovers = [p for p in folder.iterdir() if p.name.startswith("images-")]
+    leftovers = [
+        p for p in folder.iterdir() if p.name.lstrip(".").startswith(("images-", "moments-"))
+    ]
 
     path = folder / f"images-{secrets.token_hex(6)}.npy"
     array = _allocate(path, shape, dtype)
+    kept = new_moments(array)
     rows = {stamp: row for row, stamp in enumerate(todo)}
     with path.with_suffix(".jsonl").open("w", encoding="utf-8") as journal:
-        for stamp in _fill(array, root, rows, donors, journal, alpha):
+        for stamp in _fill(array, kept, root, rows, donors, journal, alpha):
             rows[stamp] = -1
+    write_moments(path, kept)
     rows |= {stamp: -1 for stamp in stamps if stamp not in peeks}
     publish(folder, path, rows, peeks)
     for file in [*leftovers, path.with_suffix(".jsonl")]:
@@ -137,6 +143,7 @@ def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.me
 
 def _fill(
     array: np.memmap[Any, Any],
+    kept: NDArray[Any],
     root: Path,
     rows: dict[Stamp, int],
     donors: Sequence[tuple[NDArray[Any], dict[Stamp, int]]],
@@ -147,14 +154,15 @@ def _fill(
 
     def one(item: tuple[Stamp, int]) -> bool:
         stamp, row = item
-        for source, done in donors:
-            if done.get(stamp, -1) >= 0:
-                array[row] = source[done[stamp]]
-                return True
+        copies = (source[done[stamp]] for source, done in donors if done.get(stamp, -1) >= 0)
+        image: NDArray[Any] | None = next(copies, None)
         try:
-            array[row] = load(root / stamp[0], array.shape[-1], alpha=alpha)
+            if image is None:
+                image = load(root / stamp[0], array.shape[-1], alpha=alpha)
         except DataError:
             return False
+        array[row] = image
+        kept[row] = tally_images(array[row : row + 1])[0]  # of what is stored, in its dtype
         return True
 
     items = list(rows.items())

@@ -2,8 +2,9 @@
 
 A published array is never written to again. When source files change, the rows that still hold
 are copied into a new array, the others are decoded, and the index is replaced in one step; so a
-reader sees the old state or the new one. A build that was killed leaves a journal of the rows it
-had flushed, and the next build takes those over.
+reader sees the old state or the new one. Mean and spread of each image are kept beside the array:
+statistics of any split read no pixel. A build that was killed leaves a journal of the rows it had
+flushed, and the next build takes those over.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from numpy.typing import NDArray
 
 from adagc.errors import DataError
 from adagc.images.decode import EXTENSIONS, Shape, load
+from adagc.images.moments import Moments, summed
 from adagc.images.store.build import build, complain
 from adagc.images.store.index import Index, Stamp, map_array, read_index, stamp_files
+from adagc.images.store.moments import read_moments
 from adagc.images.store.place import default_base, locked, open_folder
 
 
@@ -35,6 +38,7 @@ class ImageCache:
         self.files = tuple(files)
         self._array = array
         self._rows = rows
+        self._moments: NDArray[Any] | None = None
 
     @property
     def shape(self) -> Shape:
@@ -54,6 +58,12 @@ class ImageCache:
         """A fresh (len(rows), bands, H, W) array."""
         return np.take(self._array, self._rows[rows], axis=0)
 
+    def moments(self, rows: NDArray[np.int64]) -> Moments:
+        """Of these images, from what was kept when they were decoded."""
+        if self._moments is None:
+            self._moments = read_moments(self.path, self._array)
+        return summed(self._moments, self._rows[rows], self.shape[1] * self.shape[2])
+
     def __getstate__(self) -> dict[str, Any]:
         # a worker process maps the file itself instead of receiving gigabytes
         return {"path": self.path, "files": self.files, "_rows": self._rows}
@@ -61,6 +71,7 @@ class ImageCache:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._array = map_array(self.path)
+        self._moments = None
 
 
 def open_cache(

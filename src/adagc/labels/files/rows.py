@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import LabelFileError
-from adagc.suggest import hint_class
+from adagc.suggest import hint_or_list
 
 # records parsed at once: large enough for vectorised conversion, small enough to stay in memory
 _BLOCK = 20_000
@@ -118,7 +118,8 @@ def parse_wide(records: Records, known: tuple[str, ...] | None) -> Parsed:
     for name in names:
         if name not in classes:
             raise records.error(
-                records.first_line - 1, f"unknown class {name!r}{hint_class(name, classes)}"
+                records.first_line - 1,
+                f"unknown class {name!r}{hint_or_list(name, classes, 'classes')}",
             )
     images: list[str] = []
     lines: list[int] = []
@@ -219,7 +220,9 @@ def _check_known(
         return
     for name in said:
         if name not in known:
-            raise records.error(line, f"unknown class {name!r}{hint_class(name, known)}")
+            raise records.error(
+                line, f"unknown class {name!r}{hint_or_list(name, known, 'classes')}"
+            )
 
 
 def _check_images(records: Records, images: Sequence[str], lines: Sequence[int]) -> None:

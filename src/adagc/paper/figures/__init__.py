@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from adagc.paper.figures.ranks import draw_ranks
 from adagc.paper.figures.reading import NothingToDrawError, Reading
 from adagc.paper.figures.trends import draw_smoothness, draw_trends
 from adagc.paper.figures.variants import draw_by_label, draw_pseudo_labels, draw_triggers
+from adagc.suggest import hint_or_list
 from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
@@ -69,6 +69,13 @@ FIGURES: dict[str, Drawing] = {
 }
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Refuse a name that no figure has."""
+    for name in names:
+        if name not in FIGURES:
+            raise UsageError(f"there is no figure {name!r}{hint_or_list(name, FIGURES, 'figures')}")
+
+
 def draw_all(
     scenario_results: Sequence[Results],
     out: Path,
@@ -86,11 +93,7 @@ def draw_all(
         role: Which of a run's networks is judged on the test images, as in tables.
         choice: At its last epoch or at the one with the best noisy validation.
     """
-    for name in sorted(only or ()):
-        if name not in FIGURES:
-            close = difflib.get_close_matches(name, FIGURES, n=1)
-            hint = f"did you mean {close[0]}?" if close else "choose from"
-            raise UsageError(f"there is no figure {name!r}: {hint} ({', '.join(FIGURES)})")
+    check_names(sorted(only or ()))
     reading = Reading(role, choice)
     return {
         name: _draw(drawing, scenario_results, reading, out / name)
@@ -114,4 +117,12 @@ def _draw(
         return f"a run folder holds something unexpected ({type(error).__name__}: {error})"
 
 
-__all__ = ["FIGURES", "Drawing", "NothingToDrawError", "Reading", "draw_all", "draw_by_label"]
+__all__ = [
+    "FIGURES",
+    "Drawing",
+    "NothingToDrawError",
+    "Reading",
+    "check_names",
+    "draw_all",
+    "draw_by_label",
+]

@@ -51,9 +51,9 @@ def methods(results: Results) -> list[str]:
 
 def needs(title: str) -> frozenset[str]:
     """What a method is told besides observed labels."""
-    from adagc.methods import find
+    from adagc.methods import outline
 
-    return find(title).needs
+    return outline(title).needs
 
 
 def marked(title: str) -> str:

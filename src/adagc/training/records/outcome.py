@@ -42,10 +42,15 @@ class TestRecord:
 
     split: str
     images: int
-    threshold: float
+    thresholds: tuple[float, ...]  # from which probability on a class counts as predicted
     classes: tuple[str, ...]
     method: str
     networks: Mapping[str, TestedNetwork]
+
+    @property
+    def threshold(self) -> float | None:
+        """The one that all classes share; None if they have their own."""
+        return self.thresholds[0] if len(set(self.thresholds)) == 1 else None
 
     def scores_of(self, role: NetworkRole, choice: Choice) -> Scores | None:
         """Of the network in this role at this epoch, if there is one."""
@@ -65,7 +70,7 @@ class TestRecord:
             "format": FORMAT,
             "split": self.split,
             "images": self.images,
-            "threshold": self.threshold,
+            **self._limits(),
             "classes": list(self.classes),
             "method": self.method,
             "roles": roles_to_dict(roles),
@@ -78,16 +83,23 @@ class TestRecord:
             },
         }
 
+    def _limits(self) -> dict[str, Any]:
+        own = self.threshold is None
+        return {"thresholds": list(self.thresholds)} if own else {"threshold": self.threshold}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TestRecord:
         """The inverse of `to_dict`."""
         check_format(values, "scores.json")
+        classes = tuple(values["classes"])
+        limits = values["thresholds"] if "thresholds" in values else [values["threshold"]]
+        each = len(classes) if len(limits) == 1 else 1
         roles = roles_of(values, values["networks"])
         return cls(
             split=str(values["split"]),
             images=int(values["images"]),
-            threshold=float(values["threshold"]),
-            classes=tuple(values["classes"]),
+            thresholds=tuple(map(float, limits)) * each,
+            classes=classes,
             method=str(values["method"]),
             networks={
                 name: TestedNetwork(

@@ -1,0 +1,184 @@
+"""The words of a command line: which options a command has, its help, and their values.
+
+Flags may be spelt with dashes or underscores, `--name value` or `--name=value`; lists as several
+words, with commas or in brackets. Values are made by `adagc.options`, as those of YAML files are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from adagc.errors import UsageError
+from adagc.options import REQUIRED, Option, convert
+from adagc.suggest import hint
+
+
+class Parser:
+    """The options of one command.
+
+    Args:
+        command: Its name.
+        about: What it does, in a sentence or two.
+        example: A command line that works.
+    """
+
+    def __init__(self, command: str, about: str, example: str) -> None:
+        self._parser = _ArgumentParser(
+            prog=f"adagc {command}",
+            description=_plain(about),
+            epilog=_plain(f"example: {example}"),
+            allow_abbrev=False,  # a shortened name is a mistake that gets a hint
+            add_help=False,
+        )
+        self._parser.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+        self._options: dict[str, Option] = {}  # by their names
+        self._flags: dict[str, str] = {"--help": "help"}  # flag to name
+        self._groups: dict[str, argparse._ArgumentGroup] = {}
+        self._usage = [f"adagc {command}"]
+
+    def positional(self, name: str, kind: Any, text: str, default: Any = REQUIRED) -> None:
+        """A word without a flag; of a list, several."""
+        option = Option(name, kind, default, text)
+        count = ("+" if default is REQUIRED else "*") if option.is_list else None
+        count = "?" if count is None and default is not REQUIRED else count
+        self._options[name] = option
+        shown = f"{name.upper()}{' ...' * option.is_list}"
+        self._usage.append(shown if default is REQUIRED else f"[{shown}]")
+        self._parser.add_argument(
+            name, nargs=count, metavar=name.upper(), default=argparse.SUPPRESS, help=_help(option)
+        )
+
+    def option(self, name: str, kind: Any, default: Any, text: str) -> None:
+        """`--name VALUE`; REQUIRED as default if it must be given."""
+        self.add(Option(name, kind, default, text))
+
+    def flag(self, name: str, text: str, *, group: str = "") -> None:
+        """`--name`, which is there or not."""
+        self._options[name] = Option(name, bool, False, text)
+        self._place(group).add_argument(
+            self._flag(name), dest=name, action="store_true", default=argparse.SUPPRESS,
+            help=_plain(text),
+        )  # fmt: skip
+
+    def add(self, option: Option, *, group: str = "", prefix: str = "") -> None:
+        """An option as it was read off a signature; with a prefix `--method.weight`."""
+        name = f"{prefix}{option.name}"
+        self._options[name] = option
+        many: dict[str, Any] = {}
+        if option.is_list:
+            many = {"nargs": "+"}
+        elif option.is_bool:
+            many = {"nargs": "?", "const": "true"}
+        if option.default is REQUIRED:
+            self._usage.append(f"{self._flag(name)} {_metavar(option)}")
+        self._place(group).add_argument(
+            self._flag(name), dest=name, metavar=_metavar(option), default=argparse.SUPPRESS,
+            help=_help(option), **many,
+        )  # fmt: skip
+
+    def mention(self, flag: str, metavar: str, text: str, *, group: str = "") -> None:
+        """A flag that is taken from the words before they are parsed, for the help only."""
+        self._place(group).add_argument(
+            self._flag(flag), metavar=metavar, default=argparse.SUPPRESS, help=_plain(text)
+        )
+
+    def parse(
+        self, words: Sequence[str], told: Mapping[str, Any] | None = None
+    ) -> argparse.Namespace:
+        """Every option by its name, of its kind; raises UsageError with one line.
+
+        Args:
+            words: Of the command line.
+            told: Values from elsewhere, which the words overrule.
+        """
+        self._parser.usage = _plain(" ".join([*self._usage, "[options]"]))
+        given = vars(self._parser.parse_args(self._spelt(words)))
+        values = dict(told or {})
+        for name, option in self._options.items():
+            flag = next((flag for flag, own in self._flags.items() if own == name), name)
+            if name in given:
+                values[name] = convert(option, given[name], flag)
+            elif name not in values:
+                if option.default is REQUIRED:
+                    self._parser.error(f"{flag} is missing")
+                values[name] = option.default
+        return argparse.Namespace(**values)
+
+    def _flag(self, name: str) -> str:
+        flag = f"--{name.replace('_', '-')}"
+        self._flags[flag] = name
+        return flag
+
+    def _place(self, group: str) -> argparse._ArgumentGroup | argparse.ArgumentParser:
+        if not group:
+            return self._parser
+        if group not in self._groups:
+            self._groups[group] = self._parser.add_argument_group(group)
+        return self._groups[group]
+
+    def _spelt(self, words: Sequence[str]) -> list[str]:
+        """The words with every flag in its own spelling; a flag that does not exist is refused."""
+        found: list[str] = []
+        for word in words:
+            if word.startswith("--") and len(word) > 2:
+                name, equals, value = word.partition("=")
+                flag = name.replace("_", "-")
+                if flag not in self._flags:
+                    near = hint(flag, self._flags)
+                    self._parser.error(f"there is no option {name}{near}")
+                found.append(f"{flag}{equals}{value}")
+            elif found and found[-1] in self._flags and re.match(r"-[\d.]", word):
+                # argparse knows -2 and -2.5 for numbers, but not -1e-3.
+                option = self._options.get(self._flags[found[-1]])
+                joined = option is not None and not option.is_list
+                found[-1:] = [f"{found[-1]}={word}"] if joined else [found[-1], word]
+            else:
+                found.append(word)
+        return found
+
+
+class _ArgumentParser(argparse.ArgumentParser):
+    """Raises instead of exiting, in our words."""
+
+    def error(self, message: str) -> NoReturn:
+        text = message
+        if missing := re.match(r"the following arguments are required: (.*)", message):
+            text = f"{missing[1]} is missing"
+        elif bare := re.match(r"argument (.*?): expected (?:one|at least one) argument", message):
+            text = f"{bare[1]} needs a value"
+        elif extra := re.match(r"unrecognized arguments: (.*)", message):
+            text = f"{extra[1]!r} is more than this command takes"
+        elif valued := re.match(r"argument (.*?): ignored explicit argument (.*)", message):
+            text = f"{valued[1]} takes no value, not {valued[2]}"
+        more = "" if text.endswith("?") else f" (see {self.prog} --help)"
+        raise UsageError(f"{text}{more}")
+
+
+def _metavar(option: Option) -> str:
+    """What stands for the value in a help text."""
+    if choices := option.choices:
+        return f"{{{','.join(choices)}}}"
+    if option.is_bool:
+        return "{true,false}"
+    last = option.name.rpartition(".")[2].upper().replace("_", "-")
+    return {int: "N", float: "X"}.get(_single(option.kind), last)
+
+
+def _single(kind: Any) -> Any:
+    return next((part for part in (int, float) if kind in (part, part | None)), None)
+
+
+def _help(option: Option) -> str:
+    default = option.default
+    if default is REQUIRED or default is None or default == []:
+        return _plain(option.help)
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return _plain(f"{option.help} (default: {shown})")
+
+
+def _plain(text: str) -> str:
+    """Argparse fills in what follows a per cent sign."""
+    return text.replace("%", "%%")
