@@ -10,10 +10,9 @@ from safetensors.numpy import save_file
 
 from adagc.bench.jobs import Job
 from adagc.bench.results import Result, Results
-from adagc.metrics import score
+from adagc.metrics import METRICS, score
 from adagc.training.records import TestedNetwork, TestRecord
 from adagc.training.runs import Run
-from adagc.types import METRICS
 
 _BLANK = {"average_precision": [], "precision": [], "recall": [], "f1": []}
 PER_CLASS = {**_BLANK, "support": [], "predicted": []}
@@ -27,7 +26,7 @@ def make_job(label: str, seed: int, method: str | None = None, folder: Path | No
 def scored(values: Sequence[float] | float) -> dict:
     """What scores.json holds for seven values as printed, or for one that all metrics share."""
     seven = [values] * 7 if isinstance(values, int | float) else values
-    printed = zip(METRICS, seven, strict=True)
+    printed = zip(METRICS.values(), seven, strict=True)
     return {metric.key: value / metric.scale for metric, value in printed} | {
         "per_class": PER_CLASS
     }

@@ -21,6 +21,7 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import options_of
 from adagc.training.files import read_settings
 from conftest import CLASSES, make_collection, make_labels
+from tiny import write_scenario
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SHIPPED = sorted(path for path in CONFIGS.rglob("*.yaml") if path.stem != "scenario")
@@ -92,6 +93,8 @@ QUICK = [
     ["train", "--method.weigth", "3"],
     ["train", "--epochs", "0", "--scheme", "random", "--out", "x"],
     ["train", "--config", str(CONFIGS / "demo-random" / "scenario.yaml"), "--size", "a"],
+    ["train", "--data", "aid", "--scheme", "random", "--out", "x"],
+    ["train", "--data", "synthetic", "--bands", "red", "--scheme", "random", "--out", "x"],
     ["bench", "nosuch"],
     ["bench", "demo-random", "--methods", "AdaGCC"],
     ["ablate", "demo-random", "--studies", "mixpu"],
@@ -155,11 +158,40 @@ def test_help_texts_are_whole_sentences(capsys, name):
 
 
 @pytest.mark.parametrize(
-    "words", [["red", "green", "nir"], ["red,green,nir"], ["[red, green, nir]"], ["red green nir"]]
+    "words",
+    [
+        ["red", "green", "nir"],
+        ["red,green,nir"],
+        ["[red, green, nir]"],
+        ["[red,", "green,", "nir]"],
+    ],
 )
 def test_a_list_may_be_written_in_any_way(words):
     order = parse_train(["--scheme", "random", "--out", "x", "--bands", *words])
     assert order.config.bands == ("red", "green", "nir")
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--bands", "red", "near infrared"], ("red", "near infrared")),
+        (["--bands", "near infrared"], ("near infrared",)),
+        (["--bands", "red"], ("red",)),
+        (["--bands", "null"], None),
+        (["--bands=red,nir"], ("red", "nir")),
+    ],
+)
+def test_words_of_a_list_keep_their_blanks(words, wanted):
+    assert parse_train(["--scheme", "random", "--out", "x", *words]).config.bands == wanted
+
+
+def test_names_and_paths_are_taken_as_they_are_typed(capsys, tmp_path):
+    write_scenario(tmp_path / "my, tiny one")
+    words = [tmp_path / "my, tiny one", "--out", tmp_path / "out", "--seeds", "0", "--dry-run"]
+    code, out, err = run(capsys, "bench", *words, "--methods", "GT w/ BCE", "--json")
+    assert code == 0, err
+    (job,) = json.loads(out)["to_do"]
+    assert job["run"] == "my, tiny one · GT w/ BCE · seed 0"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ LAYERS = (
     ("text",),
     ("methods",),
     ("training",),
-    ("report",),
+    ("report", "testing"),
     ("bench",),
     ("compare",),
     ("tuning",),

@@ -16,9 +16,8 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-from adagc import metrics
 from adagc.errors import DataError, UsageError
-from adagc.metrics import average_precision, score
+from adagc.metrics import average_precision, exact, score
 from adagc.types import Scores
 from reference import slow_metrics
 
@@ -178,8 +177,8 @@ def test_both_counts_of_misordered_pairs(table: tuple[NDArray[np.bool_], NDArray
     positive = np.where(truth, scores, np.inf).T
     negative = np.where(truth, -np.inf, scores).T
     expected = [slow_metrics.misordered(*row) for row in zip(truth, scores, strict=True)]
-    assert metrics._misordered_pairwise(positive, negative).tolist() == expected
-    assert metrics._misordered_sorted(positive, negative).tolist() == expected
+    assert exact._misordered_pairwise(positive, negative).tolist() == expected
+    assert exact._misordered_sorted(positive, negative).tolist() == expected
 
 
 @pytest.mark.parametrize("classes", [1, 2, 47, 48, 49, 63, 64, 65, 127, 128, 255, 256, 300])
@@ -211,12 +210,12 @@ def test_result_does_not_depend_on_the_block(classes: int, monkeypatch: pytest.M
     truth, scores = rng.random((101, classes)) < 0.3, rng.random((101, classes)).round(1)
     whole = assert_right(truth, scores)
     for block in (1, 7 * classes, 100 * classes):
-        monkeypatch.setattr(metrics, "_BLOCK", block)
+        monkeypatch.setattr(exact, "_BLOCK", block)
         assert score(truth, scores).summary() == pytest.approx(whole.summary(), abs=1e-12)
 
 
 def test_pairwise_count_fits_its_byte() -> None:
-    assert metrics._PAIRWISE_CLASSES < 256
+    assert exact._PAIRWISE_CLASSES < 256
 
 
 # --------------------------------------------------------------------------- known answers
@@ -422,4 +421,4 @@ def test_memory_stays_near_the_size_of_the_input(shape: tuple[int, int]) -> None
     finally:
         tracemalloc.stop()
     # a transposed copy, some masks and one block of work; all pairs of classes would be 100 times
-    assert peak < 3 * scores.nbytes + 40 * metrics._BLOCK
+    assert peak < 3 * scores.nbytes + 40 * exact._BLOCK

@@ -100,7 +100,8 @@ def test_functions_have_options_too():
         (list[str], "a,b", ["a", "b"]),
         (list[str], "[a, 'b c']", ["a", "b c"]),
         (list[str], ["a", "b c"], ["a", "b c"]),
-        (list[str], ["[a,", "b]"], ["a", "b"]),
+        (list[str], ["near infrared"], ["near infrared"]),
+        (list[str], ["a,b"], ["a,b"]),  # a list of YAML is one already
         (list[str], [1, 2], ["1", "2"]),
         (list[str], "[]", []),
         (list[float] | None, "0.1 2", [0.1, 2.0]),

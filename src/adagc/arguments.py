@@ -1,7 +1,8 @@
 """The words of a command line: which options a command has, its help, and their values.
 
-Flags may be spelt with dashes or underscores, `--name value` or `--name=value`; lists as several
-words, with commas or in brackets. Values are made by `adagc.options`, as those of YAML files are.
+Flags may be spelt with dashes or underscores, `--name value` or `--name=value`; settings that are
+lists as several words, with commas or in brackets. Values are made by `adagc.options`, as those of
+YAML files are.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ class Parser:
         )
         self._parser.add_argument("-h", "--help", action="help", help="Show this help and exit.")
         self._options: dict[str, Option] = {}  # by their names
+        self._settings: set[str] = set()  # names of those that files may set, too
         self._flags: dict[str, str] = {"--help": "help"}  # flag to name
         self._groups: dict[str, argparse._ArgumentGroup] = {}
         self._usage = [f"adagc {command}"]
 
     def positional(self, name: str, kind: Any, text: str, default: Any = REQUIRED) -> None:
-        """A word without a flag; of a list, several."""
+        """A word without a flag; of a list, several, each as it was typed."""
         option = Option(name, kind, default, text)
         count = ("+" if default is REQUIRED else "*") if option.is_list else None
         count = "?" if count is None and default is not REQUIRED else count
@@ -52,8 +54,12 @@ class Parser:
         )
 
     def option(self, name: str, kind: Any, default: Any, text: str) -> None:
-        """`--name VALUE`; REQUIRED as default if it must be given."""
+        """`--name VALUE`; REQUIRED as default if it must be given.
+
+        A list takes its words as they were typed: titles hold blanks, and paths may hold commas.
+        """
         self.add(Option(name, kind, default, text))
+        self._settings.discard(name)
 
     def flag(self, name: str, text: str, *, group: str = "") -> None:
         """`--name`, which is there or not."""
@@ -64,9 +70,13 @@ class Parser:
         )  # fmt: skip
 
     def add(self, option: Option, *, group: str = "", prefix: str = "") -> None:
-        """An option as it was read off a signature; with a prefix `--method.weight`."""
+        """An option as it was read off a signature; with a prefix `--method.weight`.
+
+        A list may be written in the ways of a YAML file, too: a,b,c and [a, b, c].
+        """
         name = f"{prefix}{option.name}"
         self._options[name] = option
+        self._settings.add(name)
         many: dict[str, Any] = {}
         if option.is_list:
             many = {"nargs": "+"}
@@ -100,7 +110,8 @@ class Parser:
         for name, option in self._options.items():
             flag = next((flag for flag, own in self._flags.items() if own == name), name)
             if name in given:
-                values[name] = convert(option, given[name], flag)
+                value = _as_written(given[name]) if name in self._settings else given[name]
+                values[name] = convert(option, value, flag)
             elif name not in values:
                 if option.default is REQUIRED:
                     self._parser.error(f"{flag} is missing")
@@ -155,6 +166,14 @@ class _ArgumentParser(argparse.ArgumentParser):
             text = f"{valued[1]} takes no value, not {valued[2]}"
         more = "" if text.endswith("?") else f" (see {self.prog} --help)"
         raise UsageError(f"{text}{more}")
+
+
+def _as_written(value: str | list[str]) -> str | list[str]:
+    """Words that spell a list with commas or brackets, or none at all, as the one text they are."""
+    if isinstance(value, str):
+        return value
+    spelt = any("," in word or word.startswith("[") for word in value)
+    return " ".join(value) if spelt or (len(value) == 1 and " " not in value[0]) else value
 
 
 def _metavar(option: Option) -> str:

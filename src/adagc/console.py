@@ -16,8 +16,10 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
-from adagc.types import METRICS, in_order
+from adagc.metrics import METRICS
+from adagc.types import in_order
 
 if TYPE_CHECKING:
     from adagc import types
@@ -42,22 +44,21 @@ def configure_logging() -> None:
 
 
 def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> Table:
-    """The seven metrics as the paper prints them: per cent, coverage as a count, best in bold."""
+    """All metrics as the paper prints them: per cent, coverage as a count, best in bold."""
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
     table.collapse_padding = True
     table.add_column("", no_wrap=True)
-    best: dict[str, float] = {}
-    for key, heading, _, _, way in METRICS:
-        # Headings in two lines: all seven fit beside a name in 80 columns.
-        arrow = "↑" if way == "up" else "↓"
-        table.add_column(f"{heading.replace(' ', chr(10))}\n{arrow}", justify="right", no_wrap=True)
-        values = [scores[key] for _, scores in rows]
-        best[key] = max(values) if way == "up" else min(values)
+    best = {key: metric.best(scores for _, scores in rows) for key, metric in METRICS.items()}
+    for metric in METRICS.values():
+        # Headings in two lines: the paper's seven fit beside a name in 80 columns.
+        heading = Text(f"{metric.heading} {metric.arrow}".replace(" ", "\n"))
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, scores in rows:
         cells = []
-        for key, _, scale, decimals, _ in METRICS:
-            text = f"{scores[key] * scale:.{decimals}f}"
-            cells.append(f"[bold]{text}[/]" if scores[key] == best[key] and len(rows) > 1 else text)
+        for key, metric in METRICS.items():
+            text = metric.shown(scores)
+            mark = text and scores[key] == best[key] and len(rows) > 1
+            cells.append(f"[bold]{text}[/]" if mark else text)
         table.add_row(name, *cells)
     return table
 

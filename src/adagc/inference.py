@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from adagc import ranks
 from adagc.images.base import SceneDataset
+
+
+def probabilities(network: nn.Module, values: Tensor) -> Tensor:
+    """(B, C) what a network deploys: its own `probabilities`, or a sigmoid of what it returns."""
+    own: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
+    if own is not None:
+        return own(values)
+    logits: Tensor = network(values)
+    return logits.float().sigmoid()
 
 
 @torch.no_grad()
@@ -38,7 +49,6 @@ def predict(
     parts = []
     for start in range(0, len(rows), batch_size):
         values = torch.from_numpy(images.gather(rows[start : start + batch_size]))
-        logits = network(values.to(device).to(torch.float32))
-        parts.append(logits.float().sigmoid().cpu().numpy())
+        parts.append(probabilities(network, values.to(device).to(torch.float32)).cpu().numpy())
     network.train(was_training)
     return np.concatenate(parts)

@@ -195,15 +195,15 @@ def _truth(word: str) -> bool:
 
 
 def _sequence(kind: Any, value: Any) -> Any:
-    """`a b c`, `a,b,c` and `[a, b, c]` are one list; so are the words of a command line."""
-    words = [value] if isinstance(value, str | int | float) else value
+    """A list as it is, or a text that spells one: `a b c`, `a,b,c` or `[a, b, c]`."""
+    words = [value] if isinstance(value, int | float) else value
+    if isinstance(value, str):
+        text = value.strip()
+        inside = text.removeprefix("[").removesuffix("]")
+        apart = inside.split(",") if "," in text or text.startswith("[") else text.split()
+        words = [word.strip().strip("'\"") for word in apart if word.strip()]
     if not isinstance(words, list | tuple):
         raise _MismatchError
-    if any(isinstance(word, str) and ("," in word or word.startswith("[")) for word in words):
-        text = " ".join(map(str, words)).strip().removeprefix("[").removesuffix("]")
-        words = [word.strip().strip("'\"") for word in text.split(",") if word.strip()]
-    elif len(words) == 1 and isinstance(words[0], str):
-        words = words[0].split()
     inner = [part for part in get_args(kind) if part is not Ellipsis]
     if get_origin(kind) is tuple and Ellipsis not in get_args(kind):
         if len(inner) != len(words):

@@ -31,9 +31,10 @@ def load() -> None:
         _load_entry_points()
 
 
-def remember(thing: type | object) -> None:
-    """Note where something was registered from, to be imported by other processes."""
-    module = getattr(thing, "__module__", "")
+def remember(thing: object) -> None:
+    """Note the module that something registered is from, to be imported by other processes."""
+    named = isinstance(thing, str)  # "package.module:function"
+    module = str(thing).partition(":")[0] if named else getattr(thing, "__module__", "")
     if module and module.partition(".")[0] != "adagc":
         _remembered[module] = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,10 @@ class PerClass:
 
 @dataclass(frozen=True)
 class Scores:
-    """The seven metrics of the paper as fractions (coverage: a count of labels)."""
+    """The seven metrics of the paper as fractions (coverage: a count of labels), and others.
+
+    `scores["hamming_loss"]` is the value of any metric by its key.
+    """
 
     mean_average_precision: float
     coverage: float
@@ -141,6 +144,10 @@ class Scores:
     mean_precision: float
     mean_recall: float
     per_class: PerClass
+    extra: Mapping[str, float] = field(default_factory=dict)  # of registered metrics, by key
+
+    def __getitem__(self, key: str) -> float:
+        return self.summary()[key]
 
     @property
     def never_predicted(self) -> int:
@@ -152,14 +159,16 @@ class Scores:
         return {**self.summary(), "per_class": self.per_class.to_dict()}
 
     def summary(self) -> dict[str, float]:
-        """The seven numbers alone."""
-        return {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "per_class"
-        }
+        """One number per metric, without the per-class table."""
+        return {name: getattr(self, name) for name in self._seven()} | dict(self.extra)
+
+    @classmethod
+    def _seven(cls) -> list[str]:
+        return [name for name in cls.__dataclass_fields__ if name not in ("per_class", "extra")]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Scores:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; a metric that was not known when it was written is absent."""
         table = values["per_class"]
 
         def rates(name: str) -> NDArray[np.float64]:
@@ -176,18 +185,14 @@ class Scores:
             support=counts("support"),
             predicted=counts("predicted"),
         )
-        numbers = {name: values[name] for name in cls.__dataclass_fields__ if name != "per_class"}
-        return cls(**numbers, per_class=per_class)
-
-
-class Metric(NamedTuple):
-    """How people read one of the seven numbers."""
-
-    key: str  # field of Scores
-    heading: str
-    scale: float  # tables print per cent, coverage as a count
-    decimals: int
-    better: Literal["up", "down"]
+        seven = {name: values[name] for name in cls._seven()}
+        # Whatever else is a fraction: an entry of scores.json has whole numbers (epoch) beside it.
+        extra = {
+            name: value
+            for name, value in values.items()
+            if name not in seven and isinstance(value, float)
+        }
+        return cls(**seven, per_class=per_class, extra=extra)
 
 
 class HasRole(Protocol):
@@ -207,14 +212,3 @@ def in_order(networks: Mapping[str, HasRole]) -> list[str]:
 def with_role(networks: Mapping[str, HasRole], role: NetworkRole) -> str | None:
     """The name of the network that has this role, the first by name if several have it."""
     return next((name for name in sorted(networks) if networks[name].role is role), None)
-
-
-METRICS = (
-    Metric("mean_average_precision", "mAP", 100, 2, "up"),
-    Metric("coverage", "Coverage", 1, 3, "down"),
-    Metric("ranking_loss", "Rank loss", 100, 2, "down"),
-    Metric("overall_accuracy", "OA", 100, 2, "up"),
-    Metric("mean_f1", "mF1", 100, 2, "up"),
-    Metric("mean_precision", "mPrec", 100, 2, "up"),
-    Metric("mean_recall", "mRec", 100, 2, "up"),
-)

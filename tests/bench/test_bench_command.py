@@ -21,9 +21,10 @@ from adagc.commands.bench import _complain
 from adagc.compare.recommendation import recommend
 from adagc.compare.tables import build
 from adagc.errors import AdagcError, UsageError
+from adagc.metrics import METRICS
 from adagc.paper.ablate import plan as plan_study
 from adagc.paper.ablate import studies
-from adagc.types import METRICS
+from adagc.training.config import RunConfig
 from tiny import write_scenario
 
 
@@ -181,7 +182,9 @@ def test_ablate_knows_tuned_options_and_needs_no_plots(tiny, tmp_path, capsys, m
 
 
 def test_a_method_that_lacks_something_is_left_out_unless_asked_for(tmp_path):
-    scenario = write_scenario(tmp_path / "tiny", epochs=1, backbone="linear", size=None)
+    scenario = write_scenario(
+        tmp_path / "tiny", epochs=1, backbone="linear", size=None, scenes=RunConfig.scenes
+    )
     values = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     labels = ["image,x,y,z", *(f"{i:05d},{i % 2},{(i + 1) % 2},1" for i in range(60))]
     np.save(tmp_path / "embeddings.npy", values)

@@ -21,8 +21,9 @@ from adagc.compare import render, tables
 from adagc.errors import UsageError
 from adagc.methods import register, registry
 from adagc.methods.assume_negative import AssumeNegative
+from adagc.metrics import METRICS
 from adagc.paper import values as paper
-from adagc.types import METRICS, NetworkRole
+from adagc.types import NetworkRole
 from fake_results import from_numbers
 from tiny import write_scenario
 
@@ -78,10 +79,10 @@ def test_marks_of_the_papers_own_numbers(scenario):
         },
     }[scenario]
     theirs = paper.values(scenario).rows
-    rows = {title: [[row[m.key].mean for m in METRICS]] for title, row in theirs.items()}
+    rows = {title: [[row[m.key].mean for m in METRICS.values()]] for title, row in theirs.items()}
     table = tables.build(from_numbers(rows))
     for mark, titles in printed.items():
-        for metric, title in zip(METRICS[:5], titles, strict=True):
+        for metric, title in zip([*METRICS.values()][:5], titles, strict=True):
             marked = [row.label for row in table.rows if row.cells[metric.key].mark == mark]
             assert marked == [title], (metric.heading, mark)
 
@@ -99,7 +100,7 @@ def test_the_paper_as_printed():
 
 @given(
     means=st.lists(st.integers(0, 6).map(float), min_size=2, max_size=9),
-    metric=st.sampled_from(METRICS),
+    metric=st.sampled_from([*METRICS.values()]),
 )
 def test_marks_are_shared_by_ties(means, metric):
     sign = 1 if metric.better == "up" else -1

@@ -29,10 +29,11 @@ from adagc.datasets import registry as registry_module
 from adagc.datasets.registry import registry
 from adagc.errors import UsageError
 from adagc.labels import LabelTable
+from adagc.testing.tiny import make_truth
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents
 from adagc.training.inputs import open_configured
-from conftest import CLASSES, make_truth
+from conftest import CLASSES
 
 SOURCES = Path(adagc.__path__[0])
 

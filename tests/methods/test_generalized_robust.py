@@ -154,5 +154,5 @@ def test_a_class_seen_to_be_absent_is_a_full_negative():
 
 
 def test_a_width_of_zero_is_refused():
-    with pytest.raises(UsageError, match="width_end"):
+    with pytest.raises(UsageError, match="width-end"):
         GeneralizedRobust(width_end=0.0).check(make_task(torch.tensor(Y)))

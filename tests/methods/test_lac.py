@@ -416,7 +416,7 @@ def test_a_projector_depends_on_the_seed_alone():
 def test_senseless_options_are_refused():
     task = make_task(single(2, 2))
     for options in ({"threshold": 0.4}, {"temperature": 0.0}, {"memory": 3}, {"first_stage": 1.1}):
-        with pytest.raises(UsageError, match=f"method.{next(iter(options))}"):
+        with pytest.raises(UsageError, match=f"method.{next(iter(options)).replace('_', '-')}"):
             LAC(**options).setup(nn.Identity(), task)
 
 

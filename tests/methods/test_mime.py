@@ -263,5 +263,5 @@ def test_state_survives_save_and_load(tmp_path):
 
 def test_senseless_options_are_refused():
     for options in ({"threshold": 1.2}, {"samples": 0}, {"warm_up": -0.1}, {"bottleneck": -1.0}):
-        with pytest.raises(UsageError, match=f"method.{next(iter(options))}"):
+        with pytest.raises(UsageError, match=f"method.{next(iter(options)).replace('_', '-')}"):
             MIME(**options).setup(nn.Identity(), make_task(OBSERVED))

@@ -52,7 +52,8 @@ def test_round_trip(tmp_path: Path, backbone: str, shape: tuple[int, ...]) -> No
 
 def test_description(tmp_path: Path) -> None:
     network = classifier("mlp", (3,))
-    save_model(tmp_path, network, thresholds=[0.1, 0.2, 0.3], extra={"méthode": "AdaGC"})
+    network.set_thresholds([0.1, 0.2, 0.3])
+    save_model(tmp_path, network, extra={"méthode": "AdaGC"})
     described = read_description(tmp_path)
     assert described.spec == network.spec
     assert described.thresholds == (0.1, 0.2, 0.3)
@@ -60,13 +61,37 @@ def test_description(tmp_path: Path) -> None:
     assert described.version == _version.__version__
     assert torch.equal(torch.tensor(described.std), network.normalise.std)
     assert "forêt" in (tmp_path / "model.json").read_text("utf-8")
-    save_model(tmp_path, network)
-    assert read_description(tmp_path).thresholds is None
+    again = load_model(tmp_path)
+    assert torch.equal(again.thresholds, network.thresholds)  # to the bit
+    assert "thresholds" not in again.state_dict()
+    save_model(tmp_path, classifier("mlp", (3,)))
+    assert read_description(tmp_path).thresholds == (0.5, 0.5, 0.5)
 
 
-def test_wrong_number_of_thresholds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [None, "nothing"])
+def test_a_model_from_before_thresholds_has_the_usual_ones(tmp_path: Path, said: None) -> None:
+    save_model(tmp_path, classifier("mlp", (3,)))
+    content = json.loads((tmp_path / "model.json").read_text("utf-8"))
+    content["thresholds"] = None
+    if said == "nothing":
+        del content["thresholds"]
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    assert load_model(tmp_path).thresholds.tolist() == [0.5] * 3
+
+
+def test_wrong_thresholds_are_refused_in_one_line(tmp_path: Path) -> None:
+    network = classifier("mlp", (3,))
     with pytest.raises(AdagcError, match="2 thresholds for 3 classes"):
-        save_model(tmp_path, classifier("mlp", (3,)), thresholds=[0.5, 0.5])
+        network.set_thresholds([0.5, 0.5])
+    with pytest.raises(AdagcError, match="not finite"):
+        network.set_thresholds([0.5, float("nan"), 0.5])
+    assert network.thresholds.tolist() == [0.5] * 3
+    save_model(tmp_path, network)
+    content = json.loads((tmp_path / "model.json").read_text("utf-8"))
+    del content["thresholds"]["water"]
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(AdagcError, match="incomplete or damaged"):
+        load_model(tmp_path)
 
 
 def test_failure_leaves_the_old_pair(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adagc.console import METRICS
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.images.array import ArrayScenes
 from adagc.methods import find
+from adagc.metrics import METRICS
 from adagc.report import write_report
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
@@ -131,8 +131,11 @@ def test_page_holds_every_score_and_class(runs, tmp_path):
     for run in runs.values():
         for name, choices in run.read_json("scores.json")["networks"].items():
             for scores in choices.values():
-                for key, _, scale, decimals, _ in METRICS:
-                    assert f"{scores[key] * scale:.{decimals}f}" in checker.text, (name, key)
+                for key, metric in METRICS.items():
+                    assert f"{scores[key] * metric.scale:.{metric.decimals}f}" in checker.text, (
+                        name,
+                        key,
+                    )
     for name in CLASSES:
         assert name in checker.text
     assert checker.text.count("GT w/ BCE") >= 2

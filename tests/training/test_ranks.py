@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import warnings
@@ -24,13 +23,14 @@ from adagc.errors import UsageError
 from adagc.images.array import ArrayScenes
 from adagc.methods import find, registry
 from adagc.models import heads
+from adagc.testing.processes import in_ranks
 from adagc.training import checkpoint
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.fabric import make_fabric
 from adagc.training.loop import Settings
 from adagc.types import Verdict
-from conftest import SPAWN, make_collection, make_labels, make_text
+from conftest import make_collection, make_labels, make_text
 
 METHODS = [*registry()]
 BATCH, EPOCHS = 8, 3
@@ -96,53 +96,23 @@ def run_all(labels: str, out: str) -> None:
     torch.set_default_dtype(torch.float32)
 
 
-def be(rank: int, world: int, port: int) -> None:
-    """What torchrun tells a process."""
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": f"{world}",
-        "LOCAL_WORLD_SIZE": f"{world}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0",
-    }  # fmt: skip
-
-
-def one_of(rank: int, world: int, port: int, labels: str, out: str) -> None:
-    be(rank, world, port)
-    run_all(labels, out)
-
-
-def one_in_memory(rank: int, world: int, port: int, out: str) -> None:
+def in_memory(out: str) -> None:
     """A run without a folder that goes back to a snapshot."""
-    be(rank, world, port)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     settings = config(f"{out}/labels.csv", None, epochs=5, backbone="mlp", hidden=8)
     method = find("AdaGC")(patience=1, minimum_warm_up=0, force_trigger=0.6)
     run = train(settings, method, collection=make_collection("images"))
-    if rank == 0:
+    if ranks.rank() == 0:
         assert any(line.verdict is Verdict.RESTORE for line in run.history)
-        torch.save(run.model().state_dict(), f"{out}/{world}.pt")
-
-
-def together(world: int, target, *arguments) -> None:
-    """Run a function of (rank, world, port, ...) in so many processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    crew = [
-        SPAWN.Process(target=target, args=(rank, world, port, *arguments)) for rank in range(world)
-    ]
-    for process in crew:
-        process.start()
-    for process in crew:
-        process.join(300)
-    assert [process.exitcode for process in crew] == [0] * world
+        torch.save(run.model().state_dict(), f"{out}/{ranks.world()}.pt")
 
 
 def test_two_ranks_go_back_without_a_folder(tmp_path):
     make_labels(make_collection("images"), tmp_path / "labels.csv")
-    for world in (1, 2):
-        together(world, one_in_memory, str(tmp_path))
-    one, two = (torch.load(tmp_path / f"{world}.pt", weights_only=True) for world in (1, 2))
+    for count in (1, 2):
+        in_ranks(in_memory, str(tmp_path), count=count)
+    one, two = (torch.load(tmp_path / f"{count}.pt", weights_only=True) for count in (1, 2))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-3, atol=3e-4)
 
@@ -153,7 +123,7 @@ def alone(tmp_path_factory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("alone")
     labels = str(make_labels(make_collection("images"), folder / "labels.csv"))
     make_text(folder / "names.csv")
-    together(1, one_of, labels, str(folder / "runs"))
+    in_ranks(run_all, labels, str(folder / "runs"), count=1)
     return labels, folder / "runs"
 
 
@@ -161,7 +131,7 @@ def alone(tmp_path_factory) -> tuple[str, Path]:
 def test_many_ranks_train_what_one_process_trains(alone, world, tmp_path):
     """Every method of the registry: weights, statistics of batch normalisation, state and files."""
     labels, one = alone
-    together(world, one_of, labels, str(tmp_path))
+    in_ranks(run_all, labels, str(tmp_path), count=world)
     for place, title in enumerate(METHODS):
         state, other = (
             checkpoint.load(folder / str(place) / "last.ckpt") for folder in (one, tmp_path)
@@ -233,16 +203,9 @@ def test_the_command_under_torchrun(tmp_path):
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def join(rank: int, world: int, port: int) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world
-    )
-
-
-def _spread(rank: int, world: int, port: int, out: str) -> None:
-    join(rank, world, port)
-    torch.save(_all_of_it(), f"{out}/{rank}.pt")
+def _spread(out: str) -> None:
+    torch.distributed.init_process_group("gloo")
+    torch.save(_all_of_it(), f"{out}/{ranks.rank()}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -266,7 +229,7 @@ def _all_of_it() -> list[Tensor]:
 
 
 def test_spread_gives_the_values_and_gradients_of_one_process(tmp_path):
-    together(2, _spread, str(tmp_path))
+    in_ranks(_spread, str(tmp_path))
     wanted = _all_of_it()
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
@@ -281,9 +244,9 @@ class Activated(nn.BatchNorm1d):
         return super().forward(x).relu()
 
 
-def _normalise(rank: int, world: int, port: int, out: str) -> None:
-    join(rank, world, port)
-    torch.save(_statistics(), f"{out}/{rank}.pt")
+def _normalise(out: str) -> None:
+    torch.distributed.init_process_group("gloo")
+    torch.save(_statistics(), f"{out}/{ranks.rank()}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -308,7 +271,7 @@ def _statistics() -> list[Tensor]:
 
 
 def test_batch_normalisation_sees_the_whole_batch(tmp_path):
-    together(3, _normalise, str(tmp_path))
+    in_ranks(_normalise, str(tmp_path), count=3)
     wanted = _statistics()
     for rank in range(3):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
@@ -316,8 +279,8 @@ def test_batch_normalisation_sees_the_whole_batch(tmp_path):
             torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
-def _overlap(rank: int, world: int, port: int, out: str) -> None:
-    join(rank, world, port)
+def _overlap() -> None:
+    torch.distributed.init_process_group("gloo")
     layers = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
     exchange = ranks.GradientExchange(layers.parameters(), bucket=64 * 64 * 4)
     sent: list[int] = []
@@ -328,17 +291,11 @@ def _overlap(rank: int, world: int, port: int, out: str) -> None:
     torch.distributed.destroy_process_group()
 
 
-def test_gradients_travel_while_the_backward_pass_is_under_way(tmp_path):
-    together(2, _overlap, str(tmp_path))
+def test_gradients_travel_while_the_backward_pass_is_under_way():
+    in_ranks(_overlap)
 
 
-def _drop(rank: int, world: int, port: int, labels: str, out: str) -> None:
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": f"{world}",
-        "LOCAL_WORLD_SIZE": f"{world}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0",
-    }  # fmt: skip
-    torch.set_num_threads(1)
+def _drop(labels: str, out: str) -> None:
     masks: list[Tensor] = []
     real = heads.drop
 
@@ -350,12 +307,12 @@ def _drop(rank: int, world: int, port: int, labels: str, out: str) -> None:
     heads.drop = spy
     settings = config(labels, None, dropout=0.5, epochs=1)
     train(settings, find("AN")(), f"{out}/run", collection=make_collection("images"))
-    torch.save(masks, f"{out}/{rank}.pt")
+    torch.save(masks, f"{out}/{ranks.rank()}.pt")
 
 
 def test_ranks_drop_different_units(tmp_path):
     labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
-    together(2, _drop, labels, str(tmp_path))
+    in_ranks(_drop, labels, str(tmp_path))
     one, two = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     assert len(one) == len(two) > 0
     assert not any(torch.equal(mine, theirs) for mine, theirs in zip(one, two, strict=True))
@@ -380,12 +337,17 @@ def train_one(labels: str, out: str) -> None:
     train(settings, find("AdaGC")(), out, collection=make_collection("images"))
 
 
-def one_of_two_by_srun(rank: int, world: int, port: int, labels: str, out: str) -> None:
-    os.environ |= {
-        "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0",
-        "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_PROCID": str(rank),
-        "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+def srun(rank: int, count: int, port: int) -> dict[str, str]:
+    """What srun sets in the environment of a task."""
+    return {
+        "SLURM_JOB_ID": "7", "SLURM_NTASKS": f"{count}", "SLURM_NTASKS_PER_NODE": f"{count}",
+        "SLURM_NODEID": "0", "SLURM_STEP_NUM_TASKS": f"{count}", "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
     }  # fmt: skip
+
+
+def train_one_of_two(labels: str, out: str) -> None:
     train_one(labels, out)
     assert ranks.world() == 2
 
@@ -393,7 +355,7 @@ def one_of_two_by_srun(rank: int, world: int, port: int, labels: str, out: str) 
 def test_two_tasks_of_srun_are_two_ranks(tmp_path):
     labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
     train_one(labels, str(tmp_path / "one"))
-    together(2, one_of_two_by_srun, labels, str(tmp_path / "two"))
+    in_ranks(train_one_of_two, labels, str(tmp_path / "two"), environment=srun)
     one, two = (checkpoint.load(tmp_path / name / "last.ckpt") for name in ("one", "two"))
     for name, value in one["network"].items():
         torch.testing.assert_close(value, two["network"][name], rtol=1e-3, atol=3e-4)

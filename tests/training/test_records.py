@@ -102,11 +102,13 @@ def test_a_class_without_a_value_and_a_metric_that_was_unknown():
 
 def test_classes_share_a_threshold_or_have_their_own():
     assert TEST.to_dict()["threshold"] == TEST.threshold == 0.5
-    own = replace(TEST, thresholds=(0.5, 0.25))
-    assert own.threshold is None
-    written = json.loads(json.dumps(own.to_dict()))
-    assert "threshold" not in written
-    assert records.TestRecord.from_dict(written).thresholds == (0.5, 0.25)
+    assert not TEST.own_thresholds
+    for limits, one in (((0.5, 0.25), None), ((0.4, 0.4), 0.4)):
+        own = replace(TEST, thresholds=limits)
+        assert (own.threshold, own.own_thresholds) == (one, True)
+        written = json.loads(json.dumps(own.to_dict()))
+        assert "threshold" not in written
+        assert records.TestRecord.from_dict(written).thresholds == limits
     first = {**TEST.to_dict(), "threshold": 0.4, "format": 0}
     assert records.TestRecord.from_dict(first).thresholds == (0.4, 0.4)
 

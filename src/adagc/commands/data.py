@@ -7,18 +7,20 @@ from typing import Any, Literal
 
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import UsageError
-from adagc.options import REQUIRED
+from adagc.options import REQUIRED, read
 
 
 def inspect(argv: list[str]) -> None:
     """Look at images and labels before training: sizes, ranges, duplicates, counts, warnings."""
+    from adagc.training.settings import DataSettings
+
     parser = make_parser("inspect", inspect, "adagc inspect photos/ --labels labels.csv")
     parser.positional("root", str, "Folder of images, or an array file.")
     parser.option("labels", str | None, None, "Label file with observed labels to check as well.")
     parser.option(
         "truth", str | None, None, "Label file with all labels of some images to check as well."
     )
-    parser.option("bands", list[str] | None, None, "Names of the bands, in their order.")
+    parser.add(read(DataSettings)["bands"])
     parser.option(
         "size", int | None, None, "Height and width in pixels that training will scale images to."
     )

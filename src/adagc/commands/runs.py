@@ -38,13 +38,15 @@ def train(argv: list[str]) -> None:
     from adagc.training.command import parse_train
 
     options = parse_train(argv)
-    from adagc import console, ranks
-    from adagc.training.experiment import train as run_training
     from adagc.training.inputs import open_configured
 
     quiet_start()
+    # Once, for training and for the report; before torch is imported, for it may find a mistake.
+    collection = open_configured(options.config)
+    from adagc import console, ranks
+    from adagc.training.experiment import train as run_training
+
     method = options.build()
-    collection = open_configured(options.config)  # once, for training and for the report
     with console.progress_bar(method.title) as bar:
         run = run_training(
             options.config,

@@ -15,10 +15,9 @@ import rich.table
 from rich import box
 from rich.text import Text
 
-from adagc.compare.tables import SPREAD, Cell, Row, Table
-from adagc.types import METRICS, Metric
+from adagc.compare.tables import BLANK, SPREAD, Cell, Row, Table
+from adagc.metrics import METRICS, Metric
 
-_ARROWS = {"up": "↑", "down": "↓"}
 _STYLES = {"best": "bold", "second": "italic", "": ""}
 _BESIDE = ("mean_average_precision", "mean_f1", "mean_recall")  # of the paper, where there is room
 _WIDE = 100  # columns of a terminal that deviations need
@@ -41,9 +40,9 @@ def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
         show_edge=False,
     )
     shown.add_column("", min_width=16)
-    for metric in METRICS:
-        heading = metric.heading.replace(" ", "\n")
-        shown.add_column(f"{heading}\n{_ARROWS[metric.better]}", justify="right", no_wrap=True)
+    for metric in METRICS.values():
+        heading = Text(f"{metric.heading} {metric.arrow}".replace(" ", "\n"))
+        shown.add_column(heading, justify="right", no_wrap=True)
     if table.paper:
         shown.add_column("paper\nmAP", justify="right", style="dim", no_wrap=True)
     shown.add_column("time", justify="right", no_wrap=True)
@@ -61,17 +60,17 @@ def _terminal_cells(row: Row, *, spread: bool, paper: bool) -> Iterable[Text]:
     share = row.state.removesuffix(" runs").replace(" of ", "/") if row.cells else ""
     yield Text.assemble(row.label + row.footnote, (f" {share}" if share else "", "dim"))
     if row.cells:
-        for metric in METRICS:
-            cell = row.cells[metric.key]
-            mean, after = _number(cell.mean, metric, fewer), ""
+        for metric in METRICS.values():
+            cell = row.cells.get(metric.key, BLANK)
+            mean, after = metric.text(cell.mean, fewer=fewer), ""
             if spread and cell.deviation is not None:
-                after = f"±{_number(cell.deviation, metric, fewer)}"
+                after = f"±{metric.text(cell.deviation, fewer=fewer)}"
             yield Text.assemble((mean, _STYLES[cell.mark]), (after, "dim"))
     else:
         yield Text(row.state.partition(":")[0], style="red")
-        yield from (Text() for _ in METRICS[1:])
+        yield from (Text() for _ in range(len(METRICS) - 1))
     if paper:
-        yield Text(_paper(row, METRICS[0], fewer))
+        yield Text(_paper(row, METRICS["mean_average_precision"], fewer))
     yield Text(duration(row.seconds))
 
 
@@ -80,7 +79,7 @@ def markdown(table: Table) -> str:
     beside = _beside(table)
     headings = [
         "method",
-        *(f"{metric.heading} {_ARROWS[metric.better]}" for metric in METRICS),
+        *(f"{_plain(metric.heading)} {metric.arrow}" for metric in METRICS.values()),
         *(f"paper's {metric.heading}" for metric in beside),
         "time",
     ]
@@ -98,11 +97,11 @@ def _markdown_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
     state = f" ({row.state})" if row.cells and row.state else ""
     yield _plain(row.label + row.footnote + state)
     if row.cells:
-        for metric in METRICS:
-            cell = row.cells[metric.key]
+        for metric in METRICS.values():
+            cell = row.cells.get(metric.key, BLANK)
             around = {"best": "**", "second": "*", "": ""}[cell.mark]
-            spread = "" if cell.deviation is None else f" ({_number(cell.deviation, metric)})"
-            yield f"{around}{_number(cell.mean, metric)}{around}{spread}"
+            spread = "" if cell.deviation is None else f" ({metric.text(cell.deviation)})"
+            yield f"{around}{metric.text(cell.mean)}{around}{spread}"
     else:
         yield _plain(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
         yield from [""] * (len(METRICS) - 1)
@@ -157,7 +156,7 @@ def _latex_table(table: Table) -> str:
         blank = " & " * (first - 1)
         lines.append(rf"{blank}\multicolumn{{{len(beside)}}}{{c}}{{the paper's}} & \\")
         lines.append(rf"\cmidrule(lr){{{first}-{last}}}")
-    headings = [f"{metric.heading} {_ARROWS[metric.better]}" for metric in METRICS]
+    headings = [f"{metric.heading} {metric.arrow}" for metric in METRICS.values()]
     headings += [metric.heading for metric in beside]
     lines.append(" & ".join(["", *map(escape, headings), "time"]) + r" \\")
     for group in table.groups:
@@ -175,7 +174,8 @@ def _latex_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
     state = f" ({row.state})" if row.cells and row.state else ""
     yield escape(row.label + row.footnote + state)
     if row.cells:
-        yield from (_latex_cell(row.cells[metric.key], metric) for metric in METRICS)
+        cells = ((row.cells.get(key, BLANK), metric) for key, metric in METRICS.items())
+        yield from (_latex_cell(cell, metric) for cell, metric in cells)
     else:
         why = escape(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
         yield rf"\multicolumn{{{len(METRICS)}}}{{l}}{{{why}}}"
@@ -184,9 +184,9 @@ def _latex_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
 
 
 def _latex_cell(cell: Cell, metric: Metric) -> str:
-    mean = _number(cell.mean, metric)
+    mean = metric.text(cell.mean)
     mean = {"best": rf"\textbf{{{mean}}}", "second": rf"\textit{{{mean}}}", "": mean}[cell.mark]
-    return mean if cell.deviation is None else f"{mean} ({_number(cell.deviation, metric)})"
+    return mean if cell.deviation is None else f"{mean} ({metric.text(cell.deviation)})"
 
 
 _SIGNS = {
@@ -249,8 +249,8 @@ def csv(tables: Iterable[Table]) -> str:
     for table in tables:
         for group in table.groups:
             for row in group.rows:
-                for metric in METRICS:
-                    cell, theirs = row.cells.get(metric.key), row.paper.get(metric.key)
+                for metric in METRICS.values():
+                    cell, theirs = row.cells.get(metric.key, BLANK), row.paper.get(metric.key)
                     writer.writerow({
                         "scenario": table.scenario,
                         "network": table.network,
@@ -259,11 +259,11 @@ def csv(tables: Iterable[Table]) -> str:
                         "label": row.label,
                         "method": row.method,
                         "metric": metric.key,
-                        "unit": "%" if metric.scale == 100 else "labels",
-                        "mean": _optional(cell.mean if cell else None),
-                        "deviation": _optional(cell.deviation if cell else None),
-                        "runs": cell.runs if cell else 0,
-                        "mark": cell.mark if cell else "",
+                        "unit": metric.unit,
+                        "mean": _optional(cell.mean),
+                        "deviation": _optional(cell.deviation),
+                        "runs": cell.runs,
+                        "mark": cell.mark,
                         "paper_mean": _optional(theirs.mean if theirs else None),
                         "paper_deviation": _optional(theirs.deviation if theirs else None),
                     })  # fmt: skip
@@ -294,17 +294,13 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _number(value: float, metric: Metric, fewer: int = 0) -> str:
-    return f"{value:.{metric.decimals - fewer}f}"
-
-
 def _paper(row: Row, metric: Metric, fewer: int = 0) -> str:
     theirs = row.paper.get(metric.key)
-    return "" if theirs is None else _number(theirs.mean, metric, fewer)
+    return "" if theirs is None else metric.text(theirs.mean, fewer=fewer)
 
 
 def _beside(table: Table) -> list[Metric]:
-    return [metric for metric in METRICS if table.paper and metric.key in _BESIDE]
+    return [METRICS[key] for key in _BESIDE] if table.paper else []
 
 
 def _notes(table: Table, *, terminal: bool = False) -> Iterable[str]:

@@ -14,7 +14,8 @@ from typing import Literal
 from adagc.bench.results import Choice, Result, Results
 from adagc.compare.reference import Reference, Value
 from adagc.methods import outline, outlines
-from adagc.types import METRICS, Metric, NetworkRole, with_role
+from adagc.metrics import METRICS, Metric
+from adagc.types import NetworkRole, with_role
 
 Mark = Literal["best", "second", ""]
 
@@ -33,10 +34,13 @@ _EPOCHS = {"last": "last epoch", "best": "best epoch by noisy validation"}
 class Cell:
     """One metric of one row."""
 
-    mean: float
+    mean: float | None  # none where the runs do not all have a value
     deviation: float | None  # unbiased; none of a single run
     runs: int
     mark: Mark = ""
+
+
+BLANK = Cell(None, None, 0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Row:
 
     label: str  # as printed; in brackets the network where it is not the one that was asked for
     method: str  # title
-    cells: Mapping[str, Cell]  # by metric; empty without anything to show
+    cells: Mapping[str, Cell]  # by metric that all runs have; empty without anything to show
     finished: int
     planned: int
     failures: tuple[str, ...] = ()
@@ -212,9 +216,11 @@ def _cells(runs: Iterable[Result], network: str, choice: Choice) -> dict[str, Ce
     found = [scores.summary() for scores in scored if scores is not None]
     if not found:
         return {}
+    # A metric that came after some of the runs were tested has no mean over all of them.
     return {
-        metric.key: _cell([scores[metric.key] * metric.scale for scores in found])
-        for metric in METRICS
+        key: _cell([scores[key] * metric.scale for scores in found])
+        for key, metric in METRICS.items()
+        if all(key in scores for scores in found)
     }
 
 
@@ -246,11 +252,11 @@ def _state(row: Row, results: Results, label: str, role: NetworkRole) -> str:
 
 def _marked(rows: Sequence[Row]) -> list[Row]:
     cells = [dict(row.cells) for row in rows]
-    taking_part = [i for i, row in enumerate(rows) if row.competes and row.cells]
-    for metric in METRICS:
-        means = [cells[i][metric.key].mean for i in taking_part]
+    for key, metric in METRICS.items():
+        taking_part = [i for i, row in enumerate(rows) if row.competes and key in row.cells]
+        means = [mean for i in taking_part if (mean := cells[i][key].mean) is not None]
         for i, mark in zip(taking_part, marks(means, metric), strict=True):
-            cells[i][metric.key] = replace(cells[i][metric.key], mark=mark)
+            cells[i][key] = replace(cells[i][key], mark=mark)
     return [replace(row, cells=own) for row, own in zip(rows, cells, strict=True)]
 
 
@@ -272,8 +278,19 @@ def _notes(rows: Sequence[Row], made_with: str) -> Iterable[str]:
     for mark, text in _FOOTNOTES.items():
         if any(row.footnote == mark for row in rows):
             yield f"{mark} {text}."
+    blank = [metric.heading for key, metric in METRICS.items() if _is_blank(rows, key)]
+    if blank:
+        yield (
+            f"{', '.join(blank)}: blank where runs were tested before there was such a metric;"
+            " adagc evaluate RUN tests them again."
+        )
     for row in rows:
         if row.cells and row.failures and not row.remark:
             yield f"{row.label}: failed with {'; '.join(row.failures)}."
     if made_with:
         yield f"Made with {made_with}."
+
+
+def _is_blank(rows: Sequence[Row], key: str) -> bool:
+    """Whether a row that has results lacks this metric."""
+    return any(row.cells and key not in row.cells for row in rows)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast, overload
 
 import torch
 from torch import Tensor, nn
 
+from adagc.inference import probabilities
 from adagc.ranks import Share, spread
 
 
@@ -85,6 +87,10 @@ class AveragedNetwork(nn.Module):
         """Logits of the averaged network."""
         return spread(cast(Callable[[Tensor], Tensor], self.network), images)
 
+    def probabilities(self, images: Tensor | Share) -> Tensor:
+        """(B, C) what the averaged network deploys."""
+        return spread(partial(probabilities, self.network), images)
+
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:
         """Take one step towards the network."""
@@ -137,12 +143,15 @@ _Place = tuple[dict[str, Any], str]
 
 
 def _places(network: nn.Module) -> list[_Place]:
-    """Of every parameter and buffer, a shared one once."""
+    """Of every parameter and buffer, a shared one once.
+
+    Buffers that no file of weights has (thresholds) are settings of each network, not weights.
+    """
     found: dict[int, _Place] = {}
     for module in network.modules():
         for shelf in (module._parameters, module._buffers):
             for name, tensor in shelf.items():
-                if tensor is not None:
+                if tensor is not None and name not in module._non_persistent_buffers_set:
                     found.setdefault(id(tensor), (shelf, name))
     return list(found.values())
 

@@ -1,19 +1,29 @@
 """Networks: a backbone, a head, and the normalisation that belongs to them."""
 
-from adagc.models.classifier import Classifier, Normalise, build
+from adagc.models.classifier import THRESHOLD, Classifier, Normalise, build
 from adagc.models.files import ModelDescription, load_model, read_description, save_model
-from adagc.models.heads import ClassMapHead, Head
+from adagc.models.heads import (
+    HEADS,
+    ClassMapHead,
+    Head,
+    LinearHead,
+    register_head,
+    unregister_head,
+)
 from adagc.models.label_wise import BottleneckHead, LabelWiseHead
 from adagc.models.spec import HeadSpec, ModelSpec
 from adagc.models.weights import LoadReport, load_weights, pretrained_normalisation
 
 __all__ = [
+    "HEADS",
+    "THRESHOLD",
     "BottleneckHead",
     "ClassMapHead",
     "Classifier",
     "Head",
     "HeadSpec",
     "LabelWiseHead",
+    "LinearHead",
     "LoadReport",
     "ModelDescription",
     "ModelSpec",
@@ -23,5 +33,7 @@ __all__ = [
     "load_weights",
     "pretrained_normalisation",
     "read_description",
+    "register_head",
     "save_model",
+    "unregister_head",
 ]

@@ -1,4 +1,4 @@
-"""Raw values in, one logit per class out."""
+"""Raw values in, one logit and one probability per class out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch.nn import functional
 
 from adagc.errors import AdagcError, DataError
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
-from adagc.models.heads import ClassMapHead, Head
-from adagc.models.label_wise import BottleneckHead, LabelWiseHead
+from adagc.models.heads import HEADS, Head
+from adagc.models.label_wise import LabelWiseHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
 
-AnyHead = Head | LabelWiseHead  # a class map is a Head, a bottleneck is label-wise
+THRESHOLD = 0.5  # of every class of which nobody says otherwise
 
 
 class Normalise(nn.Module):
@@ -51,8 +51,10 @@ class Normalise(nn.Module):
 class Classifier(nn.Module):
     """Normalisation, backbone and head; `copy.deepcopy` gives an independent twin."""
 
+    thresholds: Tensor  # (C,) float32: from which probability on a class counts as predicted
+
     def __init__(
-        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: AnyHead
+        self, spec: ModelSpec, *, normalise: Normalise, backbone: Backbone, head: Head
     ) -> None:
         super().__init__()
         if len(normalise.mean) not in {spec.shape[0], 1}:
@@ -64,6 +66,9 @@ class Classifier(nn.Module):
         self.normalise = normalise
         self.backbone = backbone
         self.head = head
+        # Not weights: model.json says them, and files of weights stay what they were.
+        limits = torch.full((len(spec.classes),), THRESHOLD)
+        self.register_buffer("thresholds", limits, persistent=False)
 
     @property
     def width(self) -> int:
@@ -84,10 +89,42 @@ class Classifier(nn.Module):
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D)."""
-        features = self.feature_map(x) if self.head.on_map else self.embed(x)
-        logits: Tensor = self.head(features)
+        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D): what is trained."""
+        logits: Tensor = self.head(self._features(x))
         return logits
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """(B, C) float32 what the network says of raw inputs, as its head defines it.
+
+        Whoever deploys a network calls this, never a function of the logits.
+        """
+        return self.head.probabilities(self._features(x))
+
+    def decide(self, probabilities: Tensor) -> Tensor:
+        """(B, C) bool which classes are predicted: probabilities of at least the threshold."""
+        return probabilities >= self.thresholds.to(probabilities.device)
+
+    def short_thresholds(self) -> list[float]:
+        """The thresholds for people and files: 0.3 where single precision has 0.300000012.
+
+        Read back in single precision they are the same to the bit.
+        """
+        return [float(str(value)) for value in self.thresholds.cpu().numpy()]
+
+    def set_thresholds(self, values: Sequence[float] | Tensor) -> None:
+        """One probability for each class, in the order of the classes."""
+        limits = torch.as_tensor(values, dtype=torch.float32, device=self.thresholds.device)
+        classes = len(self.spec.classes)
+        if limits.shape != (classes,):
+            raise AdagcError(
+                f"{limits.numel()} thresholds for {classes} classes: give one per class"
+            )
+        if not limits.isfinite().all():
+            raise AdagcError("a threshold is not finite: give probabilities")
+        self.thresholds = limits.clone()
+
+    def _features(self, x: Tensor) -> Tensor:
+        return self.feature_map(x) if self.head.on_map else self.embed(x)
 
     def label_embeddings(self, x: Tensor) -> Tensor:
         """One vector per class, (B, C, width of the head), of which `head.logits` makes logits."""
@@ -164,7 +201,7 @@ def build(
         )
         spec = dataclasses.replace(spec, weights=report.provenance)
     with _seeded(int(head_seed)):
-        head = _make_head(spec, backbone)
+        head = HEADS[spec.head.kind].build(spec, backbone)
     normalise = Normalise(
         torch.zeros(spec.shape[0]) if mean is None else mean,
         torch.ones(spec.shape[0]) if std is None else std,
@@ -173,24 +210,6 @@ def build(
     if isinstance(backbone, ImageBackbone):
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return classifier
-
-
-def _make_head(spec: ModelSpec, backbone: Backbone) -> AnyHead:
-    wanted, classes, dropout = spec.head, len(spec.classes), spec.dropout
-    if wanted.kind == "linear":
-        return Head(backbone.width, classes, dropout=dropout)
-    if wanted.kind == "class-map":
-        if not backbone.pools_by_mean:
-            raise AdagcError(
-                f"backbone {spec.backbone} does more than average its features over positions, so "
-                "class maps do not add up to its logits: use another one, for example resnet50"
-            )
-        return ClassMapHead(backbone.map_width, classes, boost=wanted.boost, dropout=dropout)
-    if wanted.kind == "label-wise":
-        return LabelWiseHead(backbone.map_width, classes, width=wanted.width, dropout=dropout)
-    return BottleneckHead(
-        backbone.map_width, classes, width=wanted.width, latent=wanted.latent, dropout=dropout
-    )
 
 
 @contextmanager

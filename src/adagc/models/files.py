@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adagc._version import __version__
 from adagc.atomic import replacing
 from adagc.errors import AdagcError
-from adagc.models.classifier import Classifier, build
+from adagc.models.classifier import THRESHOLD, Classifier, build
 from adagc.models.spec import ModelSpec
 from adagc.models.tensors import read_safetensors
 
@@ -33,7 +33,7 @@ class ModelDescription:
     spec: ModelSpec
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    thresholds: tuple[float, ...] | None  # one probability per class, in the order of the classes
+    thresholds: tuple[float, ...]  # one probability per class, in the order of the classes
     version: str  # of adagc that wrote it
     sha256: str  # of model.safetensors
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -43,7 +43,6 @@ def save_model(
     folder: Place,
     classifier: Classifier,
     *,
-    thresholds: Sequence[float] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Write both files; whoever reads meanwhile finds the old pair or an error, never a mixture.
@@ -51,16 +50,11 @@ def save_model(
     Args:
         folder: Created if need be; a dictionary gets the two files by name.
         classifier: Left as it is.
-        thresholds: One probability per class, in the order of the classes.
         extra: Anything JSON can hold.
     """
     from safetensors.torch import save
 
     spec = classifier.spec
-    if thresholds is not None and len(thresholds) != len(spec.classes):
-        raise AdagcError(
-            f"{len(thresholds)} thresholds for {len(spec.classes)} classes: give one per class"
-        )
     # contiguous: the file format knows no channels_last.
     state = {k: v.detach().cpu().contiguous() for k, v in classifier.state_dict().items()}
     # The bands travel with the numbers, for whoever starts from this file alone. Bytes rather than
@@ -74,9 +68,7 @@ def save_model(
             "mean": classifier.normalise.mean.tolist(),
             "std": classifier.normalise.std.tolist(),
         },
-        "thresholds": None
-        if thresholds is None
-        else {c: float(t) for c, t in zip(spec.classes, thresholds, strict=True)},
+        "thresholds": dict(zip(spec.classes, classifier.short_thresholds(), strict=True)),
         "sha256": hashlib.sha256(numbers).hexdigest(),
         "extra": dict(extra or {}),
     }
@@ -111,14 +103,13 @@ def read_description(folder: Place) -> ModelDescription:
         )
     try:
         spec = ModelSpec.from_dict(content["spec"])
-        thresholds = content["thresholds"]
+        # Models from before say nothing of them, or null.
+        thresholds = content.get("thresholds") or dict.fromkeys(spec.classes, THRESHOLD)
         return ModelDescription(
             spec=spec,
             mean=tuple(map(float, content["normalisation"]["mean"])),
             std=tuple(map(float, content["normalisation"]["std"])),
-            thresholds=None
-            if thresholds is None
-            else tuple(float(thresholds[name]) for name in spec.classes),
+            thresholds=tuple(float(thresholds[name]) for name in spec.classes),
             version=str(content["adagc"]),
             sha256=str(content["sha256"]),
             extra=dict(content["extra"]),
@@ -158,6 +149,7 @@ def _filled(described: ModelDescription, state: dict[str, Tensor], place: str) -
             f"the weights in {place} do not fit the network its {DESCRIPTION} describes: use the "
             f"version of timm they were made with (adagc {described.version} wrote them)"
         ) from error
+    classifier.set_thresholds(described.thresholds)
     return classifier.eval()
 
 

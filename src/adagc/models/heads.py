@@ -1,12 +1,24 @@
-"""The last layer: one logit per class, from pooled features or from a map of them."""
+"""The last layer: one logit per class, from pooled features or from a map of them.
+
+The head also says which probabilities a network deploys. Heads are known by the kind that a
+`HeadSpec` names; other packages add theirs with `register_head`.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from adagc.errors import AdagcError, UsageError
+
+if TYPE_CHECKING:
+    from adagc.models.backbones import Backbone
+    from adagc.models.spec import ModelSpec
 
 
 def drop(features: Tensor, share: float, training: bool) -> Tensor:
@@ -29,10 +41,53 @@ def _sixteen_bits(shape: torch.Size, device: torch.device) -> Tensor:
     return words.view(torch.int16)[:count].view(shape)
 
 
-class Head(nn.Linear):
-    """Dropout and a linear layer on pooled features."""
+class Head(nn.Module):
+    """What every head is: features to logits, which are trained, and to what is deployed."""
 
     on_map: ClassVar[bool] = False  # whether it takes a feature map instead of pooled features
+
+    @classmethod
+    def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
+        """The head that a description asks for, behind this backbone."""
+        width = backbone.map_width if cls.on_map else backbone.width
+        return cls(width, len(spec.classes), dropout=spec.dropout)
+
+    def probabilities(self, features: Tensor) -> Tensor:
+        """(B, C) float32 what the network says of each class; a sigmoid of the logits."""
+        logits: Tensor = self(features)
+        return logits.float().sigmoid()
+
+
+_KINDS: dict[str, type[Head]] = {}
+HEADS: Mapping[str, type[Head]] = MappingProxyType(_KINDS)
+"""Every head by its kind."""
+
+_Any = TypeVar("_Any", bound=type[Head])
+
+
+def register_head(kind: str) -> Callable[[_Any], _Any]:
+    """Make a class the head of this kind: `@register_head("presence")` above its definition.
+
+    A model file names the kind only, so whoever loads it must have imported the class.
+    """
+
+    def add(head: _Any) -> _Any:
+        if kind in _KINDS:
+            raise UsageError(f"there is already a head of kind {kind!r}: choose another name")
+        _KINDS[kind] = head
+        return head
+
+    return add
+
+
+def unregister_head(kind: str) -> None:
+    """Forget a kind again."""
+    del _KINDS[kind]
+
+
+@register_head("linear")
+class LinearHead(Head, nn.Linear):
+    """Dropout and a linear layer on pooled features."""
 
     def __init__(self, width: int, classes: int, *, dropout: float = 0.0) -> None:
         super().__init__(width, classes)
@@ -47,7 +102,8 @@ class Head(nn.Linear):
         return f"{super().extra_repr()}, dropout={self.dropout}"
 
 
-class ClassMapHead(Head):
+@register_head("class-map")
+class ClassMapHead(LinearHead):
     """The same layer at every position of a feature map, boosted where positive, then averaged.
 
     With a boost of 1 this is the plain head, because the mean of a linear map is the linear map
@@ -61,6 +117,18 @@ class ClassMapHead(Head):
     ) -> None:
         super().__init__(width, classes, dropout=dropout)
         self.boost = boost
+
+    @classmethod
+    def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
+        """Refuses a backbone behind which the maps would not add up to the logits."""
+        if not backbone.pools_by_mean:
+            raise AdagcError(
+                f"backbone {spec.backbone} does more than average its features over positions, so "
+                "class maps do not add up to its logits: use another one, for example resnet50"
+            )
+        return cls(
+            backbone.map_width, len(spec.classes), boost=spec.head.boost, dropout=spec.dropout
+        )
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, C) of a feature map (B, D, h, w)."""

@@ -5,14 +5,18 @@ Symbols: f (B, D, h, w) features, u the reduced map, a attention, h (B, C, width
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from adagc.losses import precise
-from adagc.models.heads import drop
+from adagc.models.heads import Head, drop, register_head
+
+if TYPE_CHECKING:
+    from adagc.models.backbones import Backbone
+    from adagc.models.spec import ModelSpec
 
 # Bounds of log σ: codes from almost certain to almost pure noise, and exp stays finite.
 _LOG_SIGMA = 6.0
@@ -27,7 +31,8 @@ class ClassVectors(nn.Linear):
         return (embeddings * self.weight).sum(dim=-1) + self.bias
 
 
-class LabelWiseHead(nn.Module):
+@register_head("label-wise")
+class LabelWiseHead(Head):
     """Every class pools the feature map by its own attention.
 
     u = GELU(W f)                        at every position, D -> width
@@ -54,6 +59,13 @@ class LabelWiseHead(nn.Module):
         self.score = nn.Linear(width, classes, bias=False)  # softmax would cancel a bias
         self.readout = ClassVectors(width, classes)
 
+    @classmethod
+    def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
+        """With the width of an embedding that the description asks for."""
+        return cls(
+            backbone.map_width, len(spec.classes), width=spec.head.width, dropout=spec.dropout
+        )
+
     def attention(self, reduced: Tensor) -> Tensor:
         """(B, C, h * w) where each class looks on u (B, h * w, width); every row sums to 1."""
         scores: Tensor = self.score(reduced)
@@ -79,6 +91,7 @@ class LabelWiseHead(nn.Module):
         return f"dropout={self.dropout}"
 
 
+@register_head("bottleneck")
 class BottleneckHead(LabelWiseHead):
     """Label-wise embeddings squeezed through a Gaussian code, of which the logits are made.
 
@@ -109,6 +122,18 @@ class BottleneckHead(LabelWiseHead):
             nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * latent)
         )
         self.readout = ClassVectors(latent, classes)
+
+    @classmethod
+    def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
+        """With the widths of embedding and code that the description asks for."""
+        head = spec.head
+        return cls(
+            backbone.map_width,
+            len(spec.classes),
+            width=head.width,
+            latent=head.latent,
+            dropout=spec.dropout,
+        )
 
     def encode(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
         """μ and log σ (B, C, latent) of embeddings (B, C, width), at least in float32."""

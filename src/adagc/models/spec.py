@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from adagc.errors import AdagcError
+from adagc.models.heads import HEADS
 
 PLAIN_BACKBONES = ("linear", "mlp")  # ours; every other name is timm's
 
@@ -19,17 +20,25 @@ class HeadSpec:
     "linear" works on pooled features. The others need a feature map with positions: "class-map"
     has logits at every position, boosted where positive, and averages them; "label-wise" pools
     the map for every class by its own attention; "bottleneck" puts a Gaussian code behind that.
+    Others are added with `register_head`.
     """
 
-    kind: Literal["linear", "class-map", "label-wise", "bottleneck"] = "linear"
+    kind: str = "linear"
     boost: float = 1.0  # of a class map's positive values
     width: int = 256  # of a label-wise embedding
     latent: int = 256  # of a bottleneck's code
 
+    def __post_init__(self) -> None:
+        if self.kind not in HEADS:
+            raise AdagcError(
+                f"no head of kind {self.kind!r} is known ({', '.join(HEADS)}): import the module"
+                " that registers it first"
+            )
+
     @property
     def on_map(self) -> bool:
         """Whether it needs positions."""
-        return self.kind != "linear"
+        return HEADS[self.kind].on_map
 
 
 @dataclass(frozen=True)

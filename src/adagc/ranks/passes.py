@@ -50,6 +50,10 @@ class Spread(nn.Module):
         """`spread` over the network."""
         return spread(cast(Callable[[Tensor], Tensor], self.network), rows)
 
+    def probabilities(self, rows: Tensor | Share) -> Tensor:
+        """`spread` over what the network deploys."""
+        return spread(cast(Callable[[Tensor], Tensor], self.network.probabilities), rows)
+
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)

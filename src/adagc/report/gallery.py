@@ -13,7 +13,6 @@ from adagc.images.pictures import TINY, limits, thumbnails
 from adagc.report.html import esc, section
 from adagc.report.record import Record
 
-THRESHOLD = 0.5
 EACH = 6  # pictures in each of random, best, typical and worst
 TRAINING = 12
 _LONG = 32  # characters of a class name on a chip
@@ -22,11 +21,16 @@ _MANY = 12  # chips on a card, beyond which the least certain wait in the hover 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of the images of a collection; rows as there."""
+    """What is known of the images of a collection, rows as there, and of the network."""
 
     observed: NDArray[np.int8]  # (N, C)
     truth: NDArray[np.bool_] | None
     limits: NDArray[np.float64] | None  # how to stretch the pictures
+    thresholds: NDArray[np.float32]  # (C,) of the model
+
+    def decided(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Which classes are predicted, of probabilities (..., C)."""
+        return np.asarray(values >= self.thresholds)
 
 
 def gallery_section(record: Record, collection: Collection, *, seed: int = 0) -> str:
@@ -34,7 +38,9 @@ def gallery_section(record: Record, collection: Collection, *, seed: int = 0) ->
     images = collection.images
     if not images.is_image or not record.run.finished:
         return ""
-    known = _Known(_observed(record, collection), collection.truth, limits(images))
+    known = _Known(
+        _observed(record, collection), collection.truth, limits(images), _thresholds(record)
+    )
     generator = np.random.default_rng(seed)
     parts = _judged(record, collection, known, generator)
     train = _labelled(collection, known, "train")
@@ -64,7 +70,7 @@ def _judged(
         cards = _cards(record, collection, known, rows, values)
         return [_panel("Validation images", "drawn at random", cards)]
     rows, values = tested
-    f1 = image_f1(known.truth[rows], values >= THRESHOLD)
+    f1 = image_f1(known.truth[rows], known.decided(values))
     panels = []
     for (name, text), chosen in zip(
         (
@@ -134,9 +140,9 @@ def _cards(
         truth = None if known.truth is None else known.truth[row]
         score = ""
         if truth is not None:
-            f1 = float(image_f1(truth[None], p[None] >= THRESHOLD)[0])
+            f1 = float(image_f1(truth[None], known.decided(p[None]))[0])
             score = f' <span class="f1">F1 {100 * f1:.0f}</span>'
-        chips = _chips(collection.classes, p, truth, known.observed[row])
+        chips = _chips(collection.classes, p, known.decided(p), truth, known.observed[row])
         cards.append(
             f'<article class="card"><img class="scene{pixelated}" src="{picture}"'
             f' alt="Image {esc(name)}" loading="lazy"><p class="name" title="{esc(name)}">'
@@ -149,11 +155,11 @@ def _cards(
 def _chips(
     classes: tuple[str, ...],
     p: NDArray[np.float32],
+    said: NDArray[np.bool_],
     truth: NDArray[np.bool_] | None,
     observed: NDArray[np.int8],
 ) -> str:
     """Observed first, then right, missed and wrong, the most certain first in each."""
-    said = p >= THRESHOLD
     ranked: list[tuple[int, float, str]] = []
     for c, name in enumerate(classes):
         chance = f"{100 * float(p[c]):.0f} %"
@@ -205,6 +211,13 @@ def _key(known: _Known) -> str:
         for kind, sign, word in kinds
     )
     return f'<ul class="chips key" aria-label="Key">{items}</ul>'
+
+
+def _thresholds(record: Record) -> NDArray[np.float32]:
+    from adagc.models import read_description
+
+    # In single precision, like the probabilities that they are compared with.
+    return np.array(read_description(record.run.folder).thresholds, dtype=np.float32)
 
 
 def _observed(record: Record, collection: Collection) -> NDArray[np.int8]:

@@ -6,24 +6,24 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from adagc.metrics import METRICS
 from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
 from adagc.report.html import bar, clamped, esc, listed, note, section, table
 from adagc.report.record import Record
 from adagc.training.records import Summary, TestRecord
-from adagc.types import METRICS, Scores
+from adagc.types import Scores
 
 
 def score_section(record: Record, others: Sequence[Record]) -> str:
-    """The seven metrics of every network of every run; without a test, the noisy ones."""
+    """All metrics of every network of every run; without a test, the noisy ones."""
     if record.scores is None or record.final is None:
         return _noisy_section(record)
     runs = [record, *(other for other in others if other.final is not None)]
     rows = [row for run in runs for row in _rows(run)]
     rivals = [row for row in rows if not row.run.clean] or rows
     best = {
-        key: (max if way == "up" else min)(row.scores[key] for row in rivals)
-        for key, _, _, _, way in METRICS
+        key: metric.best(row.scores.values for row in rivals) for key, metric in METRICS.items()
     }
     bounds = len(rivals) < len(rows)
     html = []
@@ -33,26 +33,25 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
         style = ("own" if run is record else "") + (" first" if run is not previous else "")
         style += " bound" if run.clean else ""
         cells = [f'<td class="text">{esc(row.network)}</td><td class="text">{row.epoch}</td>']
-        for key, _, scale, decimals, _ in METRICS:
-            text = f"{scores[key] * scale:.{decimals}f}"
-            mark = len(rivals) > 1 and row in rivals and scores[key] == best[key]
+        for key, metric in METRICS.items():
+            text = metric.shown(scores.values)
+            mark = text and len(rivals) > 1 and row in rivals and scores[key] == best[key]
             cells.append(f"<td>{f'<strong>{text}</strong>' if mark else text}</td>")
         html.append(
             f'<tr class="{style.strip()}"><th scope="row">{_run_name(run, runs)}</th>'
             f"{''.join(cells)}</tr>"
         )
         previous = run
-    headings = [
-        f"{esc(heading)}&nbsp;{'↑' if way == 'up' else '↓'}" for _, heading, _, _, way in METRICS
-    ]
     drawn = table(
-        ["Method", "Network", "Epoch", *headings], html, label="Test scores", style="scores"
+        ["Method", "Network", "Epoch", *_headings()], html, label="Test scores", style="scores"
     )
     lead = (
         f"{record.scores.images:,} test images, clean labels, in per cent (coverage: a count)."
         " “last” is the network after the final epoch, the choice of the paper; “best” is the"
         " epoch with the highest noisy validation mAP."
     )
+    if record.scores.own_thresholds:
+        lead += f" A class counts as predicted from the {_threshold(record.scores)} on."
     if len(rivals) > 1:
         lead += " Bold: best of its column" + (", clean labels apart." if bounds else ".")
     remarks = caveats(record, others)
@@ -60,6 +59,14 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
     parts = [drawn, f'<p class="small">{esc(silent)}</p>' if silent else ""]
     parts += [f'<p class="small">{esc(remark)}</p>' for remark in remarks]
     return section("scores", "Scores", *parts, lead=lead)
+
+
+def _headings() -> list[str]:
+    """Of all metrics; what each one says is in its hover text."""
+    return [
+        f'<span title="{esc(metric.about)}">{esc(metric.heading)}&nbsp;{metric.arrow}</span>'
+        for metric in METRICS.values()
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +102,15 @@ def _never_predicted(tested: TestRecord, final: Scores) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 6 else ""
     shown = ", ".join(names[:5]) + more if more else listed(names)
     return (
-        f"Never predicted at the threshold of {tested.threshold or 'each class'} (their precision"
-        f" and F1 count as 0; last epoch): {shown}."
+        f"Never predicted at the {_threshold(tested)} (their precision and F1"
+        f" count as 0; last epoch): {shown}."
     )
+
+
+def _threshold(tested: TestRecord) -> str:
+    """From which probability on a class counts as predicted, in a few words."""
+    one = tested.threshold
+    return "threshold of each class" if one is None else f"threshold of {one:g}"
 
 
 def _noisy_section(record: Record) -> str:
@@ -106,18 +119,13 @@ def _noisy_section(record: Record) -> str:
     last = record.history[-1]
     rows = []
     for name in (name for name in record.networks if name in last.noisy):
-        scores = last.noisy[name]
-        cells = "".join(
-            f"<td>{scores[key] * scale:.{decimals}f}</td>" for key, _, scale, decimals, _ in METRICS
-        )
+        scores = last.noisy[name].values
+        cells = "".join(f"<td>{metric.shown(scores)}</td>" for metric in METRICS.values())
         rows.append(f'<tr class="own"><th scope="row">{esc(record.shown(name))}</th>{cells}</tr>')
-    headings = [
-        f"{esc(heading)}&nbsp;{'↑' if way == 'up' else '↓'}" for _, heading, _, _, way in METRICS
-    ]
     return section(
         "scores",
         "Scores",
-        table(["Network", *headings], rows, label="Noisy validation scores", style="scores"),
+        table(["Network", *_headings()], rows, label="Noisy validation scores", style="scores"),
         note(
             "There are no clean test labels. These scores take every label that was not observed"
             " for absent: good for comparing runs, far below what the network is worth."
@@ -134,6 +142,7 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
     per_class = record.final.per_class
     names = record.scores.classes
     betas = _betas(record)
+    limits, own = record.scores.thresholds, record.scores.own_thresholds
     rival = _rival(record, others)
     beside = None if rival is None or rival.final is None else rival.final.per_class
     images = record.scores.images
@@ -151,14 +160,16 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         rows.append(
             f'<tr><th scope="row">{clamped(names[c])}</th><td>{support:,}</td>'
             f'<td>{_rate(beta)}</td><td class="bars"{told}>{drawn}</td>'
-            f"<td>{_score(ap)}</td><td>{_score(f1)}</td></tr>"
+            f"<td>{_score(ap)}</td><td>{_score(f1)}</td>"
+            f"{f'<td>{limits[c]:g}</td>' if own else ''}</tr>"
         )
     keys = ['<li><b class="swatch"></b>average precision</li>']
-    keys.append('<li><b class="swatch second"></b>F1 at 0.5</li>')
+    keys.append(f'<li><b class="swatch second"></b>F1 at the {_threshold(record.scores)}</li>')
     keys.append('<li><b class="swatch tick"></b>a random guess</li>')
     if rival is not None:
         keys.append(f'<li><b class="swatch dot"></b>average precision of {esc(rival.method)}</li>')
     head = ["Class", "Test images", "Flip rate", '<span class="hidden">Bars</span>', "AP", "F1"]
+    head += ["Threshold"] * own
     return section(
         "classes",
         "Classes",

@@ -88,6 +88,7 @@ class Oracle:
         alpha is the share of the flipped positives that are predicted, recall (Rec*) the share of
         all true positives, both at threshold 0.5.
         """
+        # 0.5 by the paper's definition, whatever thresholds the model is deployed with.
         said, flipped = values >= 0.5, self._val & ~self._val_seen
         table = clean.per_class
         return ClassScores(

@@ -61,7 +61,7 @@ def evaluate(
             continue
         model.load_state_dict(weights)
         values = predict(model, images, rows, device=device)
-        scores = score(clean, values, absent="skip")
+        scores = score(clean, values, model.thresholds.cpu().numpy(), absent="skip")
         choice: Choice = "last" if which == "last" else "best"
         epoch = config.epochs if choice == "last" else made.best_epoch[name]
         table.setdefault(name, {})[choice] = TestedEpoch(epoch, scores)
@@ -71,7 +71,7 @@ def evaluate(
     result = TestRecord(
         split=split,
         images=len(rows),
-        thresholds=(0.5,) * len(model.spec.classes),
+        thresholds=tuple(model.short_thresholds()),
         classes=model.spec.classes,
         method=made.method,
         networks={

@@ -14,7 +14,7 @@ from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
 from adagc.bench.work import BusyError, perform
 from adagc.errors import UsageError
-from adagc.methods import outline
+from adagc.methods import find
 from adagc.training.records import EpochRecord
 from adagc.tuning.ledger import Claim, Ledger, Plan, pause
 from adagc.tuning.search import PRUNED, Sampler, noisy_map, space
@@ -60,7 +60,7 @@ def tune(
             raise UsageError(f"--{name} must be one of {', '.join(get_args(known))}, not {value}")
     plan = Plan(
         scenario=scenario.with_settings(share=share, epochs=epochs),
-        method=outline(title),
+        method=find(title),
         out=Path(out),
         sampler=sampler,
         by=by,
@@ -100,7 +100,7 @@ def tune_all(
 
     engine = LocalEngine(workers)
     for title in titles:
-        space(outline(title))  # one that cannot be tuned is refused before any is
+        space(find(title))  # one that cannot be tuned is refused before any is
     speak = say or (lambda text: None)
 
     def on_event(event: Event) -> None:

@@ -17,6 +17,7 @@ from adagc.training.records.common import (
 from adagc.types import NetworkRole, Scores, with_role
 
 Choice = Literal["last", "best"]
+_USUAL = 0.5  # the threshold that is written once; a model's own are written class by class
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +50,13 @@ class TestRecord:
 
     @property
     def threshold(self) -> float | None:
-        """The one that all classes share; None if they have their own."""
+        """The one that all classes share; None if they differ."""
         return self.thresholds[0] if len(set(self.thresholds)) == 1 else None
+
+    @property
+    def own_thresholds(self) -> bool:
+        """Whether the model has others than the usual one."""
+        return self.threshold != _USUAL
 
     def scores_of(self, role: NetworkRole, choice: Choice) -> Scores | None:
         """Of the network in this role at this epoch, if there is one."""
@@ -70,7 +76,11 @@ class TestRecord:
             "format": FORMAT,
             "split": self.split,
             "images": self.images,
-            **self._limits(),
+            **(
+                {"thresholds": list(self.thresholds)}
+                if self.own_thresholds
+                else {"threshold": _USUAL}
+            ),
             "classes": list(self.classes),
             "method": self.method,
             "roles": roles_to_dict(roles),
@@ -83,22 +93,17 @@ class TestRecord:
             },
         }
 
-    def _limits(self) -> dict[str, Any]:
-        own = self.threshold is None
-        return {"thresholds": list(self.thresholds)} if own else {"threshold": self.threshold}
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TestRecord:
         """The inverse of `to_dict`."""
         check_format(values, "scores.json")
         classes = tuple(values["classes"])
-        limits = values["thresholds"] if "thresholds" in values else [values["threshold"]]
-        each = len(classes) if len(limits) == 1 else 1
+        limits = values.get("thresholds") or [values["threshold"]] * len(classes)
         roles = roles_of(values, values["networks"])
         return cls(
             split=str(values["split"]),
             images=int(values["images"]),
-            thresholds=tuple(map(float, limits)) * each,
+            thresholds=tuple(map(float, limits)),
             classes=classes,
             method=str(values["method"]),
             networks={

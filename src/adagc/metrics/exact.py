@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from adagc.errors import DataError, UsageError
+from adagc.metrics.registry import METRICS
 from adagc.types import PerClass, Scores
 
 Absent = Literal["error", "skip", "zero"]
@@ -29,7 +30,7 @@ def score(
     *,
     absent: Absent = "error",
 ) -> Scores:
-    """Judge scores by the seven metrics.
+    """Judge scores by the seven metrics, and by those that were registered beside them.
 
     The mean precision, recall and F1 run over all classes, an undefined value counting as 0;
     `absent` concerns the mean average precision alone. An image without a true label adds 0 to the
@@ -99,7 +100,20 @@ def score(
         mean_precision=float(table.precision.mean()),
         mean_recall=float(table.recall.mean()),
         per_class=table,
+        extra=_registered(y.T, s.T, chosen.T),
     )
+
+
+def _registered(
+    truth: NDArray[np.bool_], scores: NDArray[Any], predicted: NDArray[np.bool_]
+) -> dict[str, float]:
+    """The metrics beyond the seven, each by its own function of (N, C) arrays."""
+    values = {
+        metric.key: float(metric.compute(truth, scores, predicted))
+        for metric in METRICS.values()
+        if metric.compute is not None
+    }
+    return {key: value for key, value in values.items() if np.isfinite(value)}
 
 
 def average_precision(truth: ArrayLike, scores: ArrayLike) -> NDArray[np.float64]:

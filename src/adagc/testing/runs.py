@@ -1,0 +1,256 @@
+"""Checks through whole runs: the same weights again, after an interruption, and on two ranks."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from adagc.datasets.collection import Collection
+from adagc.methods.base import Method
+from adagc.testing.processes import compare_states, in_ranks
+from adagc.testing.subject import Subject, expect, quiet, refused
+from adagc.testing.tiny import make_collection, make_labels, make_text
+from adagc.training import checkpoint
+from adagc.training.config import RunConfig
+from adagc.training.experiment import train
+from adagc.training.records import EpochRecord
+from adagc.training.runs import Run
+from adagc.types import Batch, Losses, Progress, Task
+
+
+class CannotCheckError(Exception):
+    """A check that does not apply here, for a reason that people should know."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that goes away, with data and label files to train from."""
+
+    folder: Path
+    collection: Collection
+
+    def config(self, **settings: Any) -> RunConfig:
+        """Three epochs of three steps, with dropout."""
+        usual = {
+            "epochs": 3, "batch_size": 8, "learning_rate": 0.01, "hidden": 8, "dropout": 0.2,
+            "backbone": "mlp", "weights": "none", "accelerator": "cpu", "oracle": False,
+        }  # fmt: skip
+        files = {name: str(self.folder / f"{name}.csv") for name in ("labels", "text")}
+        return RunConfig(**{**files, **usual, **settings})
+
+    def train(self, method: Method, name: str, *, resume: bool = False, **settings: Any) -> Run:
+        """Into a folder of this name."""
+        return train(
+            self.config(**settings),
+            method,
+            self.folder / name,
+            collection=self.collection,
+            resume=resume,
+        )
+
+
+@contextmanager
+def _place(kind: str = "images") -> Iterator[Place]:
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        place = Place(Path(folder), make_collection(kind))
+        make_labels(place.collection, place.folder / "labels.csv")
+        make_text(place.folder / "text.csv")
+        yield place
+
+
+def gives_the_same_weights_for_the_same_seed(subject: Subject) -> None:
+    """Two runs of one seed end with the same weights, bit for bit, and another seed with others.
+
+    What other code does to torch's randomness changes nothing, nor does a run change it for them.
+    """
+    found = []
+    with _place() as place, torch.random.fork_rng(devices=[]):
+        for i, seed in enumerate((1, 1, 2)):
+            torch.manual_seed(100 + i)
+            state = torch.get_rng_state()
+            run = place.train(subject.build(), str(i), seed=seed)
+            expect(torch.equal(torch.get_rng_state(), state), "a run draws from torch's randomness")
+            found.append(load_file(run.path("model.safetensors")))
+    one, same, other = found
+    strange = [name for name in one if not torch.equal(one[name], same[name])]
+    expect(not strange, f"the second run of a seed has other weights ({', '.join(strange[:3])})")
+    alike = all(torch.equal(one[name], other[name]) for name in one)
+    expect(not alike, "another seed gives the same weights")
+
+
+def sees_clean_labels_only_if_declared(subject: Subject) -> None:
+    """A run hands over clean labels, priors and text as far as `needs` declares them."""
+    tasks: list[Task] = []
+    batches: list[Batch] = []
+
+    class Spy(subject.cls):  # type: ignore[name-defined, misc]
+        def setup(self, network: nn.Module, task: Task) -> None:
+            tasks.append(task)
+            super().setup(network, task)
+
+        def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+            batches.append(batch)
+            losses: Losses = super().loss(network, batch, progress)
+            return losses
+
+    needs = subject.cls.needs
+    with _place() as place:
+        place.train(Spy(**subject.options), "run", epochs=1, oracle=True)
+        truth = place.collection.truth
+        assert truth is not None
+        clean = torch.from_numpy(truth[place.collection.splits["train"]])
+    expect(len(tasks) == 1, f"setup was called {len(tasks)} times")
+    for name in ("truth", "priors", "text"):
+        given = getattr(tasks[0], name) is not None
+        expect(given == (name in needs), f"the task has {'' if given else 'no '}{name}")
+    expect(tasks[0].fresh is not None, "the task makes no further networks")
+    expect(len(batches) == 3, f"loss was called {len(batches)} times in three steps")
+    for batch in batches:
+        expect((batch.truth is not None) == ("truth" in needs), "batches have other clean labels")
+        if batch.truth is not None:
+            same = torch.equal(batch.truth.bool(), clean[batch.index])
+            expect(same, "the clean labels of a batch are of other images")
+
+
+def stops_before_a_folder_exists(subject: Subject) -> None:
+    """A run without the clean labels that a method needs is refused before anything is written.
+
+    So the same command with --truth may use the same folder.
+    """
+    cls = subject.cls
+    if not cls.needs & {"truth", "priors"}:
+        return
+    with _place() as place:
+        blind = replace(place, collection=replace(place.collection, truth=None))
+        refused(
+            lambda: blind.train(subject.build(), "run", epochs=1),
+            saying=f"{cls.title} needs ",
+            otherwise="it trains without the clean labels that it needs",
+        )
+        expect(not (place.folder / "run").exists(), "the refused run left a folder behind")
+
+
+def refuses_embeddings_where_positions_matter(subject: Subject) -> None:
+    """A method that declares "feature_map" refuses pooled embeddings; any other trains on them.
+
+    A method whose head works on maps must declare it.
+    """
+    cls = subject.cls
+    on_map = subject.build().head().on_map
+    expect(
+        not on_map or "feature_map" in cls.needs,
+        'its head works on feature maps, and "feature_map" is not in its needs',
+    )
+    with _place("embeddings") as place:
+        if "feature_map" not in cls.needs:
+            run = place.train(subject.build(), "run", epochs=1)
+            expect(run.path("scores.json").exists(), "a run on embeddings has no scores")
+            return
+        refused(
+            lambda: place.train(subject.build(), "run", epochs=1),
+            saying=f"{cls.title} needs ",
+            otherwise="it trains on embeddings although it declares that it needs positions",
+        )
+        expect(not (place.folder / "run").exists(), "the refused run left a folder behind")
+
+
+def ends_alike_after_interruptions(subject: Subject) -> None:
+    """A run that was interrupted twice ends bit for bit like one that was not.
+
+    Weights of all reported networks and the state of the method: whatever a method remembers must
+    be in its `state_dict`, and nothing may depend on how often a process was started.
+    """
+    settings: dict[str, Any] = {"epochs": 5, "average": 0.9}
+    with _place() as place:
+        whole = place.train(subject.build(), "whole", **settings)
+        for stop in (2, 4):
+            _interrupted(place, subject.build(), stop, settings)
+        parts = place.train(subject.build(), "parts", resume=True, **settings)
+        for name in sorted(path.name for path in whole.path("weights").iterdir()):
+            one, other = (load_file(run.path(f"weights/{name}")) for run in (whole, parts))
+            _expect_equal(one, other, f"weights/{name}")
+        one, other = (checkpoint.load(run.path("last.ckpt"))["method"] for run in (whole, parts))
+        expect(one.keys() == other.keys(), "the method's state has other parts")
+        _expect_equal(one, other, "the method's state")
+
+
+class _EnoughError(Exception):
+    pass
+
+
+def _interrupted(place: Place, method: Method, epoch: int, settings: Mapping[str, Any]) -> None:
+    """A run that ends with this epoch as if it were killed."""
+
+    def stop(line: EpochRecord) -> None:
+        if line.epoch == epoch:
+            raise _EnoughError
+
+    try:
+        train(
+            place.config(**settings), method, place.folder / "parts",
+            collection=place.collection, resume=True, on_epoch=stop,
+        )  # fmt: skip
+    except _EnoughError:
+        return
+    raise AssertionError(f"there was no epoch {epoch}")
+
+
+def _expect_equal(one: Mapping[str, Any], other: Mapping[str, Any], where: str) -> None:
+    for name, value in one.items():
+        if isinstance(value, Tensor):
+            same = torch.equal(value, other[name])
+            expect(same, f"{name} in {where} differs from that of an uninterrupted run")
+
+
+def trains_on_two_ranks_what_one_process_trains(subject: Subject) -> None:
+    """Two processes that share the passes of a network end with the weights of one process.
+
+    Every rank sees the whole batch: the same rule must come to the same labels on both. A network
+    of the method's own is called through `adagc.ranks.spread`.
+    """
+    cls = subject.cls
+    try:
+        found: Any = importlib.import_module(cls.__module__)
+        for name in cls.__qualname__.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        found = None
+    if found is not cls or cls.__module__ == "__main__":
+        raise CannotCheckError(
+            f"another process cannot import {cls.__qualname__}: define it at the top of a module"
+        )
+    # Plain layers: nothing random and no statistics of a share in the network.
+    settings: dict[str, Any] = {
+        "dropout": 0.0, "learning_rate": 0.003, "average": 0.9, "clip": 1.0, "oracle": True,
+    }  # fmt: skip
+    with _place() as place:
+        one = place.train(subject.build(), "one", **settings)
+        in_ranks(_train_as_rank, cls, dict(subject.options), str(place.folder), settings)
+        states = [checkpoint.load(run / "last.ckpt") for run in (one.folder, place.folder / "two")]
+        for part in ("network", "averaged", "method"):
+            compare_states(part, *(state[part] for state in states))
+        names = [_files(run) for run in (one.folder, place.folder / "two")]
+        expect(names[0] == names[1], f"only one of the two left {sorted(names[0] ^ names[1])}")
+        lines = (place.folder / "two" / "history.jsonl").read_text("utf-8").splitlines()
+        expect(len(lines) == 3, f"{len(lines)} lines of history for three epochs")
+
+
+def _files(folder: Path) -> set[str]:
+    paths = (path for path in folder.rglob("*") if "events" not in path.name)
+    return {str(path.relative_to(folder)) for path in paths}
+
+
+def _train_as_rank(
+    cls: type[Method], options: dict[str, Any], folder: str, settings: dict[str, Any]
+) -> None:
+    with quiet():
+        Place(Path(folder), make_collection("images")).train(cls(**options), "two", **settings)

@@ -1,0 +1,156 @@
+"""Thresholds live with the model: whatever decides asks it, from scores to pictures."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from adagc.methods import find
+from adagc.methods.state import AveragedNetwork
+from adagc.metrics import score
+from adagc.models import load_model, read_description, save_model
+from adagc.report import write_report
+from adagc.training.config import RunConfig
+from adagc.training.experiment import train
+from adagc.training.runs import Run
+from adagc.training.scoring import evaluate, predictions_of, truth_of
+from conftest import make_classifier, make_collection, make_labels
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    collection = make_collection("images")
+    labels = make_labels(collection, tmp_path / "labels.csv")
+    config = RunConfig(
+        labels=str(labels), epochs=3, batch_size=8, learning_rate=0.01, backbone="mlp", hidden=8,
+        weights="none", accelerator="cpu", oracle=False,
+    )  # fmt: skip
+    return train(config, find("AN")(), tmp_path / "run", collection=collection)
+
+
+def with_thresholds(run: Run, limits: list[float]) -> Run:
+    """The run as if its model had been saved with these."""
+    model = load_model(run.folder)
+    model.set_thresholds(limits)
+    save_model(run.folder, model, extra=read_description(run.folder).extra)
+    return run
+
+
+def last(run: Run) -> dict:
+    return run.read_json("scores.json")["networks"]["network"]["last"]
+
+
+def chips(run: Run, name: str) -> dict[str, list[int]]:
+    """The chances in per cent of what the pictures of a report call right, wrong and missed."""
+    path = write_report(run, out=run.folder / name, collection=make_collection("images"))
+    found = re.findall(r'title="\w+: (right|wrong|missed), (\d+) %"', path.read_text())
+    return {word: [int(c) for w, c in found if w == word] for word in ("right", "wrong", "missed")}
+
+
+def test_usual_thresholds_are_said_as_ever(run):
+    scores = run.read_json("scores.json")
+    assert scores["threshold"] == 0.5
+    assert "thresholds" not in scores
+    assert set(run.read_json("model.json")["thresholds"].values()) == {0.5}
+    page = write_report(run, out=run.folder / "p.html", collection=make_collection("images"))
+    assert "F1 at the threshold of 0.5" in page.read_text()
+    assert ">Threshold</th>" not in page.read_text()
+
+
+def test_every_number_follows_the_thresholds_of_the_model(run):
+    values, clean = predictions_of(run)["network-last"], truth_of(run)
+    limits = np.quantile(values, [0.2, 0.4, 0.6, 0.8], axis=0).diagonal().astype(float).tolist()
+    usual, before = last(run), chips(run, "before.html")
+    result = evaluate(with_thresholds(run, limits), collection=make_collection("images")).to_dict()
+
+    wanted = score(clean, values, np.array(limits, np.float32)).to_dict()
+    assert {key: last(run)[key] for key in wanted} == wanted
+    for key in ("mean_f1", "mean_recall", "mean_precision", "overall_accuracy"):
+        assert last(run)[key] != usual[key]
+    for key in ("mean_average_precision", "coverage", "ranking_loss"):
+        assert last(run)[key] == usual[key]
+    assert "threshold" not in result
+    assert np.array_equal(np.float32(result["thresholds"]), np.float32(limits))
+    assert np.array_equal(
+        np.float32([*run.read_json("model.json")["thresholds"].values()]), np.float32(limits)
+    )
+
+    after = chips(run, "after.html")
+    assert after != before
+    page = (run.folder / "after.html").read_text()
+    assert "F1 at the threshold of each class" in page
+    for limit in result["thresholds"]:
+        assert f"<td>{limit:g}</td>" in page
+
+
+def test_pictures_are_judged_by_them(run):
+    assert min(chips(run, "a.html")["right"]) >= 50
+    found = chips(with_thresholds(run, [0.3] * 4), "b.html")
+    assert 30 <= min(found["right"] + found["wrong"]) < 50
+    assert max(found["missed"], default=0) <= 30
+    assert not chips(with_thresholds(run, [1.5] * 4), "c.html")["right"]
+    evaluate(run, collection=make_collection("images"))
+    page = write_report(run, out=run.folder / "d.html", collection=make_collection("images"))
+    assert "Never predicted at the threshold of 1.5" in page.read_text()
+    assert "predicted from the threshold of 1.5 on" in page.read_text()
+
+
+def test_runs_tested_at_other_thresholds_are_not_the_same_test(run, tmp_path):
+    from adagc.report.record import Record
+
+    one = Record.of(run)
+    evaluate(with_thresholds(run, [0.3] * 4), collection=make_collection("images"))
+    assert not one.same_test(Record.of(run))
+    assert one.same_test(one)
+
+
+def test_decisions_are_made_in_single_precision():
+    network = make_classifier()
+    network.set_thresholds([0.3, 0.5, 0.7, 0.9])
+    assert network.thresholds.dtype == torch.float32
+    at = torch.tensor([[0.3, 0.5, 0.7, 0.9]])
+    below = torch.nextafter(at, torch.zeros(()))
+    assert network.decide(torch.cat([at, below])).tolist() == [[True] * 4, [False] * 4]
+    values = torch.cat([at, below]).numpy()
+    counted = score(np.ones((2, 4)), values, network.thresholds.numpy()).per_class.predicted
+    assert counted.tolist() == [1, 1, 1, 1]
+    assert network.short_thresholds() == [0.3, 0.5, 0.7, 0.9]
+
+
+def test_copies_have_their_own_and_averages_do_not_mix_them():
+    network = make_classifier()
+    averaged = AveragedNetwork(network, 0.5)
+    network.set_thresholds([0.1, 0.2, 0.3, 0.4])
+    twin = copy.deepcopy(network)
+    averaged.update(network)
+    assert averaged.network.thresholds.tolist() == [0.5] * 4
+    twin.set_thresholds([0.9] * 4)
+    assert network.short_thresholds() == [0.1, 0.2, 0.3, 0.4]
+    assert AveragedNetwork(network, 0.5).network.short_thresholds() == [0.1, 0.2, 0.3, 0.4]
+
+
+def test_a_method_may_set_them_while_it_trains(tmp_path):
+    """What it leaves on the deployed network is saved, tested and reported."""
+
+    class Cautious(find("AN")):
+        def setup(self, network, task):
+            super().setup(network, task)
+            self.network_ = [network]  # not a sub-module
+
+        def end_epoch(self, scores, progress):
+            self.network_[0].set_thresholds([0.6] * 4)
+            return super().end_epoch(scores, progress)
+
+    collection = make_collection("images")
+    config = RunConfig(
+        labels=str(make_labels(collection, tmp_path / "labels.csv")), epochs=1, batch_size=8,
+        backbone="mlp", hidden=8, weights="none", accelerator="cpu", oracle=False,
+    )  # fmt: skip
+    run = train(config, Cautious(), tmp_path / "run", collection=collection)
+    assert load_model(run.folder).short_thresholds() == [0.6] * 4
+    assert json.loads(run.path("scores.json").read_text())["thresholds"] == [0.6] * 4
