@@ -34,8 +34,8 @@ from adagc.methods import find, registry
 from adagc.models import ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.training.records import EpochRecord
 from adagc.training.runs import Run
-from adagc.types import Scores
 
 RECORDS = Path(__file__).parents[1] / "docs" / "results" / "data"
 
@@ -137,9 +137,7 @@ def choose(out: Path, size: int, epochs: int) -> None:
                 config = _features_config(where, seed, epochs, dropout)
                 folder = out / "choice" / f"{title.lower()}-{dropout}-seed{seed}"
                 run = train(config, find(title)(), folder, resume=True)
-                best = max(
-                    line["noisy"]["network"]["mean_average_precision"] for line in run.history
-                )
+                best = max(line.noisy["network"].mean_average_precision for line in run.history)
                 lines.append({"dropout": dropout, "method": title, "seed": seed, "noisy": best})
                 print(lines[-1])
     RECORDS.mkdir(parents=True, exist_ok=True)
@@ -212,9 +210,9 @@ def folder_of(out: Path, title: str, seed: int) -> Path:
 
 
 def _say(folder: Path) -> Any:
-    def say(line: dict[str, Any]) -> None:
-        values = {k: round(v["mean_average_precision"] * 100, 1) for k, v in line["noisy"].items()}
-        print(folder.name, line["epoch"], values, line["status"], f"{line['seconds']:.0f} s")
+    def say(line: EpochRecord) -> None:
+        values = {k: round(v.mean_average_precision * 100, 1) for k, v in line.noisy.items()}
+        print(folder.name, line.epoch, values, line.status, f"{line.seconds:.0f} s")
 
     return say
 
@@ -232,23 +230,24 @@ def record(kind: str, out: Path) -> None:
     known = recorded(kind)
     for path in sorted(out.glob("*/scores.json")):
         run = Run.open(path.parent)
-        scores, config = run.read_json("scores.json"), run.config
+        scores, config = run.scores, run.config
+        assert scores is not None
         environment = run.read_json("environment.json")
-        known[scores["method"], config["seed"]] = {
-            "method": scores["method"],
+        known[scores.method, config["seed"]] = {
+            "method": scores.method,
             "options": config["method"],
             "seed": config["seed"],
             "epochs": config["epochs"],
-            "status": run.history[-1]["status"],
+            "status": dict(run.history[-1].status),
             "processor": environment["processor"],
             "threads": environment["threads"],
-            "seconds": run.read_json("model.json")["extra"]["training_seconds"],
+            "seconds": run.made.training_seconds,
             "networks": {
                 name: {
-                    which: {"epoch": values["epoch"], **Scores.from_dict(values).summary()}
-                    for which, values in choices.items()
+                    which: {"epoch": at.epoch, **at.scores.summary()}
+                    for which, at in network.epochs.items()
                 }
-                for name, choices in scores["networks"].items()
+                for name, network in scores.networks.items()
             },
         }
     order = {key: i for i, key in enumerate(METHODS[kind])}

@@ -52,7 +52,7 @@ def main() -> None:
             name = "-".join(f"{key}{value}" for key, value in chosen.items())
             folder = out / f"{name}-seed{seed}"
             run = train(config, method, folder, collection=collection, resume=True)
-            noisy = run.history[-1]["noisy"]["network"]["mean_average_precision"]
+            noisy = run.history[-1].noisy["network"].mean_average_precision
             lines.append({**chosen, "seed": seed, "noisy": noisy})
             print(lines[-1], flush=True)
     RECORD.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 from adagc.bench.jobs import Job
 from adagc.bench.results import Result, Results
 from adagc.metrics import METRICS, score
+from adagc.training.records import TestedNetwork, TestRecord
 from adagc.training.runs import Run
 
 _BLANK = {"average_precision": [], "precision": [], "recall": [], "f1": []}
@@ -29,6 +30,16 @@ def scored(values: Sequence[float] | float) -> dict:
     return {metric.key: value / metric.scale for metric, value in printed} | {
         "per_class": PER_CLASS
     }
+
+
+def tested(tables: Mapping[str, Mapping[str, dict]]) -> Mapping[str, TestedNetwork]:
+    """Networks as a run of the first format names them, from what scores.json holds."""
+    networks = {
+        name: {which: {"epoch": 2, **scores} for which, scores in choices.items()}
+        for name, choices in tables.items()
+    }
+    about = {"split": "test", "images": 1, "threshold": 0.5, "classes": [], "method": "any"}
+    return TestRecord.from_dict({**about, "networks": networks}).networks
 
 
 def from_numbers(
@@ -51,7 +62,7 @@ def from_numbers(
             tables = {"network": {"last": scored(values)}}
             tables |= {name: {"last": scored(own[seed])} for name, own in more.items()}
             run = Run(Path("nowhere"))
-            finished.append(Result(label, method, seed, run, seconds + seed, tables))
+            finished.append(Result(label, method, seed, run, seconds + seed, tested(tables)))
     return Results("tiny", tuple(jobs), tuple(finished), failed or {})
 
 
@@ -80,5 +91,5 @@ def from_predictions(
             save_file(arrays, place / "predictions.safetensors")
             table = {name: {"last": score(truth, runs[seed], absent="skip").to_dict()}}
             took = (seconds or {}).get(label, 60.0)
-            finished.append(Result(label, method, seed, Run(place), took, table))
+            finished.append(Result(label, method, seed, Run(place), took, tested(table)))
     return Results("tiny", tuple(jobs), tuple(finished), failed or {})

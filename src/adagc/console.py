@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from adagc import types
     from adagc.bench.engines import Event
     from adagc.bench.jobs import Job
+    from adagc.training.records import EpochRecord, TestRecord
 
 stdout = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
@@ -62,18 +63,13 @@ def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None
     return table
 
 
-def rows_of(scores: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """(label, scores) for every network and choice of epoch, "last (40)", in a scores.json."""
-    networks = scores["networks"]
-    both = "teacher" in networks
-    rows = []
-    for name in in_order(networks):
-        for which in ("last", "best"):
-            if which in networks[name]:
-                shown = "student" if both and name == "network" else name
-                epoch = networks[name][which]["epoch"]
-                rows.append((f"{shown}, {which} ({epoch})", networks[name][which]))
-    return rows
+def rows_of(tested: TestRecord) -> list[tuple[str, Mapping[str, Any]]]:
+    """(label, scores) for every network and choice of epoch: "network, last (40)"."""
+    return [
+        (f"{network.title}, {which} ({at.epoch})", at.scores.summary())
+        for network in (tested.networks[name] for name in in_order(tested.networks))
+        for which, at in sorted(network.epochs.items(), reverse=True)  # the last one first
+    ]
 
 
 class Bar:
@@ -96,13 +92,13 @@ class Bar:
             note=f"epoch {where.epoch}/{where.epochs}  {parts}{self._noisy}",
         )
 
-    def epoch(self, line: Mapping[str, Any]) -> None:
+    def epoch(self, line: EpochRecord) -> None:
         """After an epoch."""
         values = " / ".join(
-            f"{scores['mean_average_precision'] * 100:.1f}" for scores in line["noisy"].values()
+            f"{scores.mean_average_precision * 100:.1f}" for scores in line.noisy.values()
         )
         self._noisy = f"  noisy mAP {values}"
-        stage = line["status"].get("stage")
+        stage = line.status.get("stage")
         if stage:
             self._noisy += f"  {stage}"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,42 @@ class Losses:
 
     total: Tensor
     parts: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class NetworkRole(Enum):
+    """What a reported network is for, in the order in which tables show them."""
+
+    DEPLOYED = "deployed"  # tested, saved and exported; every run has exactly one
+    TEACHER = "teacher"  # what the deployed one learns from
+    AVERAGE = "average"  # of the deployed one's weights over steps
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A network worth a row in the table, what it is for, and how tables call it."""
+
+    network: nn.Module
+    role: NetworkRole = NetworkRole.OTHER
+    title: str = ""  # the name under which it is reported if empty
+
+
+class Milestone(NamedTuple):
+    """An epoch that a reader of the curves should know."""
+
+    epoch: int
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a method's status means, for the marks on the curves and the words beside them."""
+
+    milestones: tuple[Milestone, ...] = ()
+    second_stage_after: int | None = None  # an epoch
+    back: tuple[int, int] | None = None  # from the end of an epoch to that of an earlier one
+    sentence: str = ""  # without a full stop
 
 
 class Verdict(Enum):
@@ -159,9 +195,20 @@ class Scores:
         return cls(**seven, per_class=per_class, extra=extra)
 
 
-_FIRST = ("network", "teacher", "averaged")
+class HasRole(Protocol):
+    """Anything that knows the role of a network."""
+
+    @property
+    def role(self) -> NetworkRole:
+        """What it is for."""
 
 
-def in_order(networks: Iterable[str]) -> list[str]:
+def in_order(networks: Mapping[str, HasRole]) -> list[str]:
     """Names of reported networks as tables show them: the deployed one first."""
-    return sorted(networks, key=lambda name: (_FIRST.index(name) if name in _FIRST else 9, name))
+    order = tuple(NetworkRole)
+    return sorted(networks, key=lambda name: (order.index(networks[name].role), name))
+
+
+def with_role(networks: Mapping[str, HasRole], role: NetworkRole) -> str | None:
+    """The name of the network that has this role, the first by name if several have it."""
+    return next((name for name in sorted(networks) if networks[name].role is role), None)

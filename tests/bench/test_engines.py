@@ -44,7 +44,13 @@ def test_results_say_what_the_folders_say(tiny, tmp_path):
     perform(job)
     (result,) = collect("tiny", [job]).finished
     scores = json.loads((Path(job.folder) / "scores.json").read_text())
-    assert result.networks == scores["networks"]
+    assert {
+        name: {
+            which: {"epoch": at.epoch, **at.scores.to_dict()}
+            for which, at in network.epochs.items()
+        }
+        for name, network in result.networks.items()
+    } == scores["networks"]
     assert set(result.networks) == {"network", "teacher", "averaged"}
     wanted = scores["networks"]["teacher"]["best"]["mean_f1"]
     assert result.scores("teacher", "best").mean_f1 == wanted

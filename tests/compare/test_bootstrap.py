@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 from adagc.compare.bootstrap import Ranked, Resampled, draw_images, draw_luck, resample
 from adagc.errors import AdagcError
 from adagc.metrics import average_precision
+from adagc.types import NetworkRole
 from fake_results import from_predictions
 from reference import slow_bootstrap
 
@@ -91,7 +92,7 @@ def test_differences_are_those_of_the_slow_twin(tmp_path):
         for label, help_ in (("AN", 0.1), ("WAN", 0.4))
     }
     results = from_predictions(tmp_path, truth, scores)
-    drawn = resample(rows_of(results), "network", "last", resamples=20, seed=5)
+    drawn = resample(rows_of(results), NetworkRole.DEPLOYED, "last", resamples=20, seed=5)
     found = drawn.difference("WAN", "AN")
     mean, low, high = slow_bootstrap.difference(
         truth, scores["WAN"], scores["AN"], drawn_weights(25, 20, 5), draw_luck(3, 20, 5).T
@@ -110,7 +111,7 @@ def test_pairs_are_made_by_seed_and_only_of_seeds_that_both_have(tmp_path):
     runs = {seed: rng.random((30, 2), np.float32) for seed in range(4)}
     rows = {"AN": {0: runs[0], 1: runs[1]}, "WAN": {1: runs[1], 2: runs[2]}, "GR": {3: runs[3]}}
     results = from_predictions(tmp_path, truth, rows)
-    drawn = resample(rows_of(results), "network", "last", resamples=20)
+    drawn = resample(rows_of(results), NetworkRole.DEPLOYED, "last", resamples=20)
     # Seed 1 of both is the same network: no difference at all, whatever the others do.
     shared = drawn.difference("AN", "WAN")
     assert (shared.mean, shared.low, shared.high, shared.seeds) == (0, 0, 0, 1)
@@ -124,7 +125,7 @@ def test_paired_intervals_are_narrower_than_the_spread_of_either(tmp_path):
     better = base + 0.3 * truth
     rows = {"AN": {0: base.astype(np.float32)}, "WAN": {0: better.astype(np.float32)}}
     results = from_predictions(tmp_path, truth, rows)
-    drawn = resample(rows_of(results), "network", "last", resamples=400)
+    drawn = resample(rows_of(results), NetworkRole.DEPLOYED, "last", resamples=400)
     gap = drawn.difference("WAN", "AN")
     assert gap.is_clear
     assert gap.low < gap.mean < gap.high
@@ -172,7 +173,7 @@ def test_runs_of_other_test_images_are_refused_by_name(tmp_path):
     one = from_predictions(tmp_path / "one", truth, {"AN": {0: scores}})
     two = from_predictions(tmp_path / "two", ~truth, {"WAN": {0: scores}})
     with pytest.raises(AdagcError, match=r"one/AN-0 and .*two/WAN-0 were not tested on the same"):
-        resample({**rows_of(one), **rows_of(two)}, "network", "last")
+        resample({**rows_of(one), **rows_of(two)}, NetworkRole.DEPLOYED, "last")
 
 
 def test_predictions_that_contradict_the_scores_are_refused(tmp_path):
@@ -184,7 +185,7 @@ def test_predictions_that_contradict_the_scores_are_refused(tmp_path):
     with pytest.raises(
         AdagcError, match=r"AN-0 has predictions with another mAP .* adagc evaluate"
     ):
-        resample(rows_of(results), "network", "last")
+        resample(rows_of(results), NetworkRole.DEPLOYED, "last")
 
 
 def test_memory_is_bounded_by_chunks_of_resamples():

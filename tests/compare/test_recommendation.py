@@ -9,6 +9,7 @@ import pytest
 
 from adagc.bench.results import Results
 from adagc.compare.recommendation import recommend
+from adagc.types import NetworkRole
 from fake_results import from_numbers, from_predictions
 
 IMAGES, CLASSES = 150, 4
@@ -41,7 +42,7 @@ def _normal(*key):
 def means_of(results):
     """mAP of every row as its runs wrote it down."""
     return {
-        label: np.mean([run.networks["network"]["last"]["mean_average_precision"] for run in runs])
+        label: np.mean([run.scores("network", "last").mean_average_precision for run in runs])
         for label in results.labels
         if (runs := results.of(label))
     }
@@ -198,7 +199,7 @@ def test_an_averaged_network_or_the_teacher_in_its_place(tmp_path, truth):
     one = from_predictions(tmp_path / "a", truth, {"AN": bad}, name="averaged")
     two = from_predictions(tmp_path / "b", truth, {"AdaGC": good}, name="teacher")
     both = Results("tiny", one.jobs + two.jobs, one.finished + two.finished)
-    assert recommend(both, network="averaged", resamples=50).leader == "AdaGC"
+    assert recommend(both, role=NetworkRole.AVERAGE, resamples=50).leader == "AdaGC"
     assert "no run has a network called 'network'" in recommend(both).sentence
 
 

@@ -23,6 +23,7 @@ from adagc.methods import register, registry
 from adagc.methods.assume_negative import AssumeNegative
 from adagc.metrics import METRICS
 from adagc.paper import values as paper
+from adagc.types import NetworkRole
 from fake_results import from_numbers
 from tiny import write_scenario
 
@@ -210,7 +211,7 @@ def test_rows_say_what_is_missing():
     blind = replace(results, finished=tuple(replace(r, networks={}) for r in results.finished))
     assert by_label(tables.build(blind))["LAC"].state == "no clean labels to test with"
     assert (
-        by_label(tables.build(results, network="averaged"))["LAC"].state
+        by_label(tables.build(results, role=NetworkRole.AVERAGE))["LAC"].state
         == "no network called averaged"
     )
 
@@ -231,7 +232,7 @@ def test_student_and_teacher_of_real_runs(tmp_path):
         assert any("AdaGC is the student, which is deployed" in note for note in table.notes)
         assert table.rows[2].cells[MAP].mark == ""  # the same runs again take no place
         assert all(row.cells[MAP].mark for row in table.rows[:2])
-    averaged = by_label(tables.build(results, network="averaged"))
+    averaged = by_label(tables.build(results, role=NetworkRole.AVERAGE))
     wanted = run.scores("averaged", "last").mean_f1 * 100
     assert averaged["AdaGC"].cells["mean_f1"].mean == pytest.approx(wanted)
     assert averaged["AdaGC (teacher)"].cells
@@ -242,7 +243,7 @@ def test_a_teacher_stands_in_for_an_average_that_is_not_there():
     results = from_numbers(
         {"AN": [50.0], "AdaGC": [60.0]}, networks={"AdaGC": {"teacher": [[61.0] * 7]}}
     )
-    found = by_label(tables.build(results, network="averaged"))
+    found = by_label(tables.build(results, role=NetworkRole.AVERAGE))
     assert list(found) == ["AN", "AdaGC (teacher)"]
     assert found["AdaGC (teacher)"].cells[MAP].mean == pytest.approx(61.0)
     assert found["AN"].state == "no network called averaged"

@@ -28,6 +28,7 @@ from adagc.paper.figures.placing import place
 from adagc.paper.figures.ranks import comparisons
 from adagc.paper.figures.variants import TRIGGER_OPTIONS, variants
 from adagc.paper.ranking import critical_difference
+from adagc.types import NetworkRole
 
 CLASSES = ("forest", "sea", "urban")
 BETA = (0.25, 0.75, 0.5)
@@ -40,6 +41,7 @@ def scores(accuracy: float, per_class: Sequence[float | None] | None = None) -> 
     table = dict.fromkeys(("average_precision", "precision", "recall", "f1"), own)
     names = ("coverage", "ranking_loss", "overall_accuracy", "mean_f1", "mean_precision")
     return {
+        "epoch": EPOCHS,
         "mean_average_precision": accuracy,
         **dict.fromkeys((*names, "mean_recall"), 0.5),
         "per_class": {**table, "support": [4, 4, 4], "predicted": [4, 4, 4]},
@@ -62,7 +64,13 @@ def history(seed: int, teacher: str, *, start: int | None = None, level: float =
                         k: {"mean_average_precision": v + 0.3, "mean_f1": v + 0.2}
                         for k, v in noisy.items()
                     },
-                    "pseudo_labels": {"mean_average_precision": base + 0.4, "f1": base + 0.25},
+                    "pseudo_labels": {
+                        "mean_average_precision": base + 0.4,
+                        "f1": base + 0.25,
+                        "precision": 0.5,
+                        "recall": 0.5,
+                        "added_per_image": 1.0,
+                    },
                 },
                 "verdict": "continue",
                 "status": {"triggered_after": triggered},
@@ -90,11 +98,25 @@ def write_run(
     teacher = "teacher" if method == "AdaGC" else "averaged"
     lines = history(seed, teacher) if lines is None else lines
     tested = scores(accuracy, per_class)
-    rates = {"beta": list(BETA), "cardinality": list(cardinality)} if flip_rates else None
+    rates = {
+        "beta": list(BETA), "cardinality": list(cardinality), "support": [4, 4, 4],
+        "micro": 0.5, "macro": 0.5, "observed": 10, "wrong": 0,
+    } if flip_rates else None  # fmt: skip
+    about = {"training_seconds": seconds, "method": method, "best_epoch": {}, "epochs": EPOCHS}
     files = {
-        "labels.json": {"classes": list(CLASSES), "flip_rates": rates},
-        "model.json": {"extra": {"training_seconds": seconds, "method": method}},
+        "labels.json": {
+            "classes": list(CLASSES),
+            "flip_rates": rates,
+            "hash": "0" * 64,
+            "images": {"train": 9, "val": 9, "test": 9, "left_out": 0},
+            "observed_counts": [4, 3, 3],
+        },
+        "model.json": {"extra": about},
         "scores.json": {
+            "split": "test",
+            "images": 9,
+            "threshold": 0.5,
+            "method": method,
             "classes": list(CLASSES),
             "networks": {"network": {"last": tested, "best": scores(accuracy + 0.01)}},
         },
@@ -198,7 +220,7 @@ def mean_of(results: Results, label: str, *keys: str) -> list[float]:
     """The mean over seeds of what histories say, in per cent, by plain loops."""
     found = []
     for epoch in range(EPOCHS):
-        values = [100 * _value(one.run.history[epoch], keys) for one in results.of(label)]
+        values = [100 * _value(one.run.history[epoch].to_dict(), keys) for one in results.of(label)]
         found.append(statistics.fmean(values))
     return found
 
@@ -250,7 +272,7 @@ def test_trends_are_means_over_seeds(bench):
     band = ax.collections[0].get_paths()[0].vertices
     keys_of_seed = ("oracle", "validation", "network", "mean_average_precision")
     for seed in bench.of("AdaGC"):  # of two seeds one is the lowest, the other the highest
-        value = 100 * _value(seed.run.history[2], keys_of_seed)
+        value = 100 * _value(seed.run.history[2].to_dict(), keys_of_seed)
         assert [3, pytest.approx(value)] in band.tolist()
 
 
@@ -262,7 +284,7 @@ def test_smoothness_shows_every_seed(bench):
         curves[2], mean_of(bench, "AN", "noisy", "network", "mean_average_precision")
     )
     for seed, shown in zip(bench.of("AN"), curves[3:5], strict=True):
-        own = [line["noisy"]["averaged"]["mean_average_precision"] for line in seed.run.history]
+        own = [line.noisy["averaged"].mean_average_precision for line in seed.run.history]
         np.testing.assert_allclose(shown, [100 * value for value in own])
 
 
@@ -632,7 +654,7 @@ def test_another_network_or_epoch_can_be_read(bench):
     best = FIGURES["cost"].draw([bench], Reading(choice="best")).axes[0]
     assert {text.get_text(): text.xy[1] for text in best.texts}["AN"] == pytest.approx(42)
     with pytest.raises(NothingToDrawError):
-        FIGURES["cost"].draw([bench], Reading(network="averaged"))
+        FIGURES["cost"].draw([bench], Reading(role=NetworkRole.AVERAGE))
 
 
 @pytest.mark.usefixtures("quick")

@@ -182,7 +182,10 @@ def write_run(folder: Path, *, trigger: int | None = None, **config) -> Run:
     folder.mkdir()
     config = {"method": {"title": "AN"}, "oracle": True, **config}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    labels = {"classes": ["forest", "water", "[reed]"], "scheme": "dominant"}
+    labels = {
+        "classes": ["forest", "water", "[reed]"], "scheme": "dominant", "hash": "0" * 64,
+        "images": {"train": 9, "val": 9, "test": 9, "left_out": 0}, "observed_counts": [2, 1, 0],
+    }  # fmt: skip
     (folder / "labels.json").write_text(json.dumps(labels))
     lines = []
     for epoch, (clean, noisy) in enumerate(zip(CLEAN, NOISY, strict=True), 1):
@@ -199,6 +202,10 @@ def write_run(folder: Path, *, trigger: int | None = None, **config) -> Run:
 
 def write_history(folder: Path, lines: list[dict]) -> None:
     (folder / "history.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def lines_of(run: Run) -> list[dict]:
+    return [line.to_dict() for line in run.history]
 
 
 def test_values_by_hand(tmp_path):
@@ -250,7 +257,7 @@ def test_peaks_are_sought_up_to_the_trigger(tmp_path):
 
 def test_an_oracle_that_came_after_the_trigger_says_so(tmp_path):
     run = write_run(tmp_path / "run", trigger=1)
-    write_history(run.folder, run.history[1:])
+    write_history(run.folder, lines_of(run)[1:])
     theory = measure(run)
     assert (theory.peaks.noisy, theory.peaks.clean, theory.peaks.last) == (2, 3, 3)
     assert "Beyond the trigger after epoch 1, the noisy mAP peaks in epoch 2" in sentence(theory)
@@ -269,7 +276,7 @@ def test_the_sentences_say_what_was_found(tmp_path):
 
 def test_without_flips_both_propositions_say_the_same(tmp_path):
     run = write_run(tmp_path / "run")
-    lines = run.history
+    lines = lines_of(run)
     for line in lines:
         line["oracle"]["labels"] = {"true": [4, 4, 4], "flipped": [0] * 3, "wrong": [0] * 3}
         record = line["oracle"]["classes"]["network"]
@@ -290,7 +297,7 @@ def test_without_flips_both_propositions_say_the_same(tmp_path):
 
 def test_labels_that_are_missing_in_other_classes_are_not_denied(tmp_path):
     run = write_run(tmp_path / "run")
-    lines = run.history
+    lines = lines_of(run)
     for line in lines:
         line["oracle"]["labels"] = {"true": [4, 4, 4], "flipped": [0, 0, 4], "wrong": [0] * 3}
     write_history(run.folder, lines)
@@ -326,7 +333,7 @@ def test_the_table_shows_some_epochs_and_the_notes(tmp_path):
 def stretch(folder: Path, epochs: int) -> Theory:
     """A long run with a trigger: three phases, made by hand."""
     run = write_run(folder)
-    template = run.history[0]
+    template = lines_of(run)[0]
     lines = []
     for epoch in range(1, epochs + 1):
         line = json.loads(json.dumps(template))
@@ -388,7 +395,7 @@ def test_no_folder_no_network_no_class(tmp_path):
     run = write_run(tmp_path / "run")
     with pytest.raises(UsageError, match=r"no network 'teacher': choose network"):
         measure(run, "teacher")
-    lines = run.history
+    lines = lines_of(run)
     for line in lines:
         line["oracle"]["labels"]["flipped"] = line["oracle"]["labels"]["true"]
     write_history(run.folder, lines)
@@ -418,10 +425,10 @@ def test_a_real_run_end_to_end(tiny):
     assert theory.trigger == 2
     # Every image has known truth and no simulated label is wrong, so that the noisy mAP is the
     # one training saw.
-    told = [line["noisy"]["teacher"]["mean_average_precision"] for line in tiny.history]
+    told = [line.noisy["teacher"].mean_average_precision for line in tiny.history]
     np.testing.assert_allclose(theory.noisy, told, atol=1e-5)
     assert (theory.noisy_ap <= theory.clean_ap / (1 - theory.beta) + 2e-5).all()
-    assert set(tiny.history[0]["oracle"]["classes"]) == {"network", "teacher", "averaged"}
+    assert set(tiny.history[0].oracle.classes) == {"network", "teacher", "averaged"}
 
 
 def test_the_record_of_a_real_run_agrees_with_its_slow_twin(tiny):
@@ -451,7 +458,7 @@ class InterruptedRunError(Exception):
 
 def stop_after(epoch: int):
     def listen(line):
-        if line["epoch"] == epoch:
+        if line.epoch == epoch:
             raise InterruptedRunError
 
     return listen
@@ -479,7 +486,7 @@ def test_a_continued_run_has_the_same_record(tmp_path):
         quick(tmp_path / "parts", on_epoch=stop_after(2))
     assert measure(tmp_path / "parts").epochs == (1, 2)
     parts = quick(tmp_path / "parts", resume=True)
-    assert [line["oracle"] for line in parts.history] == [line["oracle"] for line in whole.history]
+    assert [line.oracle for line in parts.history] == [line.oracle for line in whole.history]
     assert measure(parts).to_dict() == measure(whole).to_dict()
 
 
@@ -537,7 +544,7 @@ def test_a_figure_of_one_epoch_and_no_flips(tmp_path):
     from adagc.paper.theory.figure import draw
 
     run = write_run(tmp_path / "run")
-    line = run.history[0]
+    line = lines_of(run)[0]
     line["oracle"]["labels"] = {"true": [4, 4, 4], "flipped": [0] * 3, "wrong": [0] * 3}
     write_history(run.folder, [line])
     made = draw(measure(run))

@@ -144,7 +144,7 @@ def test_page_holds_every_score_and_class(runs, tmp_path):
 
 
 def test_trigger_is_marked_and_told(runs, tmp_path):
-    status = runs["adagc"].history[-1]["status"]
+    status = runs["adagc"].history[-1].status
     assert status["triggered_after"] is not None
     page = write_report(runs["adagc"], out=tmp_path / "p.html", collection=make_collection())
     checker = check(page)
@@ -155,7 +155,7 @@ def test_trigger_is_marked_and_told(runs, tmp_path):
 
 
 def test_the_way_back_is_drawn(copy):
-    lines = copy.history
+    lines = [line.to_dict() for line in copy.history]
     for line in lines:
         line["status"] |= {"best_epoch": 2, "triggered_after": 4}
     lines[3]["verdict"] = "restore"
@@ -281,7 +281,8 @@ def test_without_truth_validation_images_and_noisy_scores_remain(copy):
     copy.path("scores.json").unlink()
     copy.path("predictions.safetensors").unlink()
     edit(copy, "labels.json", lambda labels: labels.pop("flip_rates"))
-    lines = [{k: v for k, v in line.items() if k != "oracle"} for line in copy.history]
+    lines = [line.to_dict() for line in copy.history]
+    lines = [{k: v for k, v in line.items() if k != "oracle"} for line in lines]
     copy.path("history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     page = write_report(copy, collection=make_collection(truth=False))

@@ -32,6 +32,7 @@ from adagc.training.experiment import (
     train,
 )
 from adagc.training.observe import observe
+from adagc.training.records import OracleRecord
 from conftest import make_collection, make_labels
 
 QUICK = {
@@ -87,7 +88,7 @@ def test_without_weight_and_mixup_the_run_is_that_of_assuming_negatives(tmp_path
         one, two = load_file(plain.path(name)), load_file(other.path(name))
         assert all(torch.equal(one[key], two[key]) for key in one)
     for line, twin in zip(plain.history, other.history, strict=True):
-        assert line["noisy"]["network"] == twin["noisy"]["network"]
+        assert line.noisy["network"] == twin.noisy["network"]
 
 
 def test_it_learns(tmp_path, embeddings):
@@ -223,7 +224,7 @@ def test_other_splits_are_scored_apart_from_the_test(tmp_path, embeddings):
     run = train(config(), AssumeNegative(), tmp_path / "run", collection=embeddings)
     before = run.path("scores.json").read_bytes()
     found = evaluate(run, split="val", collection=embeddings)
-    assert found["images"] == 16
+    assert found.images == 16
     assert run.read_json("scores-val.json")["split"] == "val"
     assert run.path("scores.json").read_bytes() == before
     assert predictions_of(run, "val")["network-last"].shape == (16, 4)
@@ -275,7 +276,7 @@ def test_callbacks_are_called(tmp_path, embeddings):
     train(
         config(), AssumeNegative(), tmp_path / "run", collection=embeddings,
         on_step=lambda progress, losses: steps.append((progress.step, losses.total.item())),
-        on_epoch=lambda line: epochs.append(line["epoch"]),
+        on_epoch=lambda line: epochs.append(line.epoch),
     )  # fmt: skip
     assert [step for step, _ in steps] == list(range(9))
     assert epochs == [1, 2, 3]
@@ -456,7 +457,7 @@ def test_columns_in_another_order_change_no_score(tmp_path, on_disk):
     before = run.read_json("scores.json")
     clean = read_labels(Path(on_disk["truth"]), kind="multi")
     write_labels(clean.select(clean.classes[::-1]), Path(on_disk["truth"]))
-    assert evaluate(run) == before
+    assert evaluate(run).to_dict() == before
 
 
 def test_evaluation_knows_its_images(tmp_path, on_disk):
@@ -464,12 +465,12 @@ def test_evaluation_knows_its_images(tmp_path, on_disk):
     before = run.read_json("scores.json")
     # Another split on disk does not matter: the run remembers its own.
     Path(on_disk["split"]).write_text("image,split\n00000,test\n00001,train\n00002,val\n")
-    assert evaluate(run) == before
+    assert evaluate(run).to_dict() == before
     moved = tmp_path / "elsewhere.npy"
     Path(on_disk["root"]).rename(moved)
     with pytest.raises(AdagcError):
         evaluate(run)
-    assert evaluate(run, root=str(moved)) == before
+    assert evaluate(run, root=str(moved)).to_dict() == before
     np.save(moved, np.load(moved)[:10])
     with pytest.raises(AdagcError):
         evaluate(run, root=str(moved))
@@ -493,7 +494,7 @@ def test_clean_labels_of_some_images_are_enough(tmp_path, on_disk):
     run = train(config, AdaGC(), tmp_path / "run")
     assert run.read_json("scores.json")["images"] == 24
     assert "flip_rates" not in run.read_json("labels.json")
-    assert all(line["oracle"] == {} for line in run.history)
+    assert all(line.oracle == OracleRecord() for line in run.history)
     with pytest.raises(AdagcError, match="GT w/ BCE needs truth"):
         train(config, GroundTruth(), tmp_path / "gt")
     write_labels(clean.take(np.arange(10, 64)), Path(on_disk["truth"]))
@@ -569,6 +570,6 @@ def test_plain_layers_see_the_mean_of_every_image(tmp_path, pictures, label_file
         wanted = model(means).sigmoid().numpy()
     np.testing.assert_allclose(predictions_of(run)["network-last"], wanted, rtol=1e-5, atol=1e-6)
     again = evaluate(run, collection=pictures)
-    assert again["networks"] == run.read_json("scores.json")["networks"]
+    assert again.to_dict() == run.read_json("scores.json")
     boosted = train(RunConfig(**settings), BoostLU(), tmp_path / "map", collection=pictures)
     assert load_model(boosted.folder).spec.shape == (3, 6, 6)

@@ -56,7 +56,7 @@ def test_killed_and_resumed_gives_the_same_files(tmp_path_factory, epochs):
     kill_after(out, epochs, random.Random(epochs).uniform(0, 0.1))
     assert not Run.open(out).finished
     finish(out, "--resume")
-    stages = [line["status"]["stage"] for line in Run.open(out).history]
+    stages = [line.status["stage"] for line in Run.open(out).history]
     assert stages[0] == "warm-up"
     assert stages[-1] == "calibration"
     names = sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors"))

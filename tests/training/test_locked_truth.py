@@ -52,7 +52,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def told(run: Run) -> list[dict]:
     hidden = {"oracle", "seconds", "train_seconds"}
-    return [{k: v for k, v in line.items() if k not in hidden} for line in run.history]
+    return [{k: v for k, v in line.to_dict().items() if k not in hidden} for line in run.history]
 
 
 @pytest.mark.parametrize("cls", BLIND, ids=lambda cls: cls.title)
@@ -67,7 +67,7 @@ def test_permuting_clean_labels_changes_no_weights(cls, tmp_path, permuted_truth
     assert told(one) == told(two)
     assert one.read_json("scores.json") == two.read_json("scores.json")  # the test set is the same
     # The oracle did see the difference: it was there to be seen.
-    assert one.history[-1]["oracle"] != two.history[-1]["oracle"]
+    assert one.history[-1].oracle != two.history[-1].oracle
 
 
 @pytest.mark.parametrize("cls", SIGHTED, ids=lambda cls: cls.title)

@@ -21,6 +21,7 @@ from adagc.methods.adagc import AdaGC
 from adagc.methods.assume_negative import AssumeNegative
 from adagc.methods.base import Method
 from adagc.metrics import score
+from adagc.training.folders import DiskFolder
 from adagc.training.loop import Settings, Trained, Validation, fit
 from adagc.types import Losses, Task, Verdict
 from conftest import TinyCNN, make_classifier, make_collection
@@ -81,7 +82,7 @@ def run(
     task = Task(collection.classes, observed[train], settings.epochs, 3, settings.seed)
     trained = fit(
         network, method, task, collection.images, train,
-        Validation(val, observed[val].numpy()), folder, settings,
+        Validation(val, observed[val].numpy()), DiskFolder(folder), settings,
         resume=resume, on_epoch=after, **options,
     )  # fmt: skip
     return trained, network, states
@@ -100,7 +101,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def test_history_has_one_line_per_epoch(tmp_path):
     lines = []
-    run(tmp_path, AssumeNegative(), on_epoch=lines.append)
+    run(tmp_path, AssumeNegative(), on_epoch=lambda line: lines.append(line.to_dict()))
     assert history(tmp_path) == json.loads(json.dumps(lines))
     assert [line["epoch"] for line in lines] == [1, 2, 3]
     for line in lines:
@@ -216,6 +217,18 @@ def test_cosine_falls_from_the_full_rate_towards_zero(tmp_path):
     assert [line["learning_rate"] for line in history(tmp_path)] == pytest.approx(wanted)
     run(tmp_path / "constant", AssumeNegative())
     assert {line["learning_rate"] for line in history(tmp_path / "constant")} == {0.01}
+
+
+def test_the_line_of_a_return_says_the_rate_that_its_steps_had(tmp_path):
+    """Not the one that the snapshot brings back."""
+    cosine = {"epochs": 4, "schedule": "cosine"}
+    told = {}
+    for script in ("cccc", "ckcr"):
+        method = Toy()
+        method.script = script
+        run(tmp_path / script, method, settings=cosine)
+        told[script] = [line["learning_rate"] for line in history(tmp_path / script)]
+    assert told["ckcr"] == told["cccc"]
 
 
 def test_groups_keep_their_own_rates_under_a_schedule(tmp_path):
@@ -411,7 +424,7 @@ def test_a_run_interrupted_around_a_restart_ends_bit_for_bit_like_a_whole_one(tm
         pass
 
     def stop(line):
-        if line["epoch"] == 2:
+        if line.epoch == 2:
             raise EnoughError
 
     with pytest.raises(EnoughError):

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from adagc.inference import predict
 from adagc.metrics import average_precision, score
 from adagc.training.oracle import Oracle, Pair
+from adagc.training.records import OracleRecord
 from conftest import TinyCNN, make_classifier, make_collection
 from reference import slow_theory
 
@@ -73,37 +74,37 @@ def test_only_images_with_known_truth_are_judged():
 
 
 def test_pseudo_labels_are_judged_where_nobody_looked():
-    record = Oracle(NOTHING, KNOWN)({}, ESTIMATES)["pseudo_labels"]
+    record = Oracle(NOTHING, KNOWN)({}, ESTIMATES).pseudo_labels
     # Unknown and said (>= .5): (0,1) right, (0,2) wrong, (2,1) wrong, (3,0) right.
     # Unknown and true: (0,1), (1,2), (3,0), (3,1).
-    assert record["precision"] == pytest.approx(2 / 4)
-    assert record["recall"] == pytest.approx(2 / 4)
-    assert record["f1"] == pytest.approx(0.5)
-    assert record["added_per_image"] == pytest.approx(4 / 4)
+    assert record.precision == pytest.approx(2 / 4)
+    assert record.recall == pytest.approx(2 / 4)
+    assert record.f1 == pytest.approx(0.5)
+    assert record.added_per_image == pytest.approx(4 / 4)
     wanted = np.nanmean(average_precision(TRUTH, ESTIMATES))
-    assert record["mean_average_precision"] == pytest.approx(wanted)
+    assert record.mean_average_precision == pytest.approx(wanted)
 
 
 def test_validation_is_scored_per_network():
     predictions = {"network": ESTIMATES, "teacher": 1 - ESTIMATES}
     record = Oracle(KNOWN, NOTHING)(predictions, ESTIMATES)
-    assert "pseudo_labels" not in record
+    assert record.pseudo_labels is None
     for name, values in predictions.items():
-        assert record["validation"][name] == score(TRUTH, values, absent="skip").summary()
+        assert record.validation[name].to_dict() == score(TRUTH, values, absent="skip").summary()
 
 
 def test_an_oracle_without_labels_or_estimates_says_nothing():
-    assert Oracle(NOTHING, NOTHING)({"network": ESTIMATES}, ESTIMATES) == {}
-    assert Oracle(NOTHING, KNOWN)({"network": ESTIMATES}, None) == {}
+    assert Oracle(NOTHING, NOTHING)({"network": ESTIMATES}, ESTIMATES) == OracleRecord()
+    assert Oracle(NOTHING, KNOWN)({"network": ESTIMATES}, None) == OracleRecord()
 
 
 def test_nothing_said_is_no_division_by_zero():
-    record = Oracle(NOTHING, KNOWN)({}, np.full((4, 3), 0.1, np.float32))["pseudo_labels"]
-    assert record["precision"] == record["recall"] == record["f1"] == 0
+    record = Oracle(NOTHING, KNOWN)({}, np.full((4, 3), 0.1, np.float32)).pseudo_labels
+    assert record.precision == record.recall == record.f1 == 0
 
 
 def test_classes_are_compared_with_what_was_observed_of_them():
-    record = Oracle(KNOWN, NOTHING)({"network": ESTIMATES}, None)
+    record = Oracle(KNOWN, NOTHING)({"network": ESTIMATES}, None).to_dict()
     assert record["labels"] == {"true": [3, 3, 2], "flipped": [1, 2, 1], "wrong": [0, 0, 0]}
     found = record["classes"]["network"]
     # First class: .9 .9 .7 true, .1 not; the two at .9 observed.
@@ -124,7 +125,7 @@ def test_the_comparison_agrees_with_its_slow_twin(data):
     levels = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])  # ties are where counting goes wrong
     values = data.draw(arrays(np.float32, shape, elements=levels))
     pair = Pair(truth, np.ones(len(truth), dtype=bool), observed)
-    record = Oracle(pair, pair)({"network": values}, None)
+    record = Oracle(pair, pair)({"network": values}, None).to_dict()
     if not truth.any():
         assert record == {}
         return

@@ -29,6 +29,7 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.fabric import make_fabric
 from adagc.training.loop import Settings
+from adagc.types import Verdict
 from conftest import make_collection, make_labels, make_text
 
 METHODS = [*registry()]
@@ -93,6 +94,27 @@ def run_all(labels: str, out: str) -> None:
     (Path(out) / f"rows-{ranks.rank()}.json").write_text(json.dumps(counts))
     network_module.build = single
     torch.set_default_dtype(torch.float32)
+
+
+def in_memory(out: str) -> None:
+    """A run without a folder that goes back to a snapshot."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    settings = config(f"{out}/labels.csv", None, epochs=5, backbone="mlp", hidden=8)
+    method = find("AdaGC")(patience=1, minimum_warm_up=0, force_trigger=0.6)
+    run = train(settings, method, collection=make_collection("images"))
+    if ranks.rank() == 0:
+        assert any(line.verdict is Verdict.RESTORE for line in run.history)
+        torch.save(run.model().state_dict(), f"{out}/{ranks.world()}.pt")
+
+
+def test_two_ranks_go_back_without_a_folder(tmp_path):
+    make_labels(make_collection("images"), tmp_path / "labels.csv")
+    for count in (1, 2):
+        in_ranks(in_memory, str(tmp_path), count=count)
+    one, two = (torch.load(tmp_path / f"{count}.pt", weights_only=True) for count in (1, 2))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=3e-4)
 
 
 @pytest.fixture(scope="module")

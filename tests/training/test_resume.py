@@ -97,10 +97,8 @@ def arrange(moment: str, number: int) -> None:
 
         def half_line(self, line):
             if due():
-                with self.path.open("a") as handle:
-                    handle.write(json.dumps(line)[:40])
-                    handle.flush()
-                    die()
+                self.folder.append(history.NAME, json.dumps(line.to_dict())[:40])
+                die()
             original_append(self, line)
 
         history.History.append = half_line
@@ -146,7 +144,8 @@ def identical(one, other, where: str = "") -> None:
 
 def told(run: Run) -> list[dict]:
     """The history without the clock."""
-    return [{k: v for k, v in line.items() if "seconds" not in k} for line in run.history]
+    lines = [line.to_dict() for line in run.history]
+    return [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
 
 
 def content(folder: Path) -> dict:

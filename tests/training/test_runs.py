@@ -15,6 +15,7 @@ from adagc.training import checkpoint
 from adagc.training import scoring as testing
 from adagc.training.config import RunConfig
 from adagc.training.experiment import evaluate, options_of, predictions_of, train
+from adagc.training.folders import DiskFolder
 from adagc.training.runs import Run
 from conftest import make_collection, make_labels
 
@@ -131,9 +132,9 @@ def test_damaged_json_gives_one_line(tmp_path, content):
 def test_history_forgives_the_line_of_a_kill_and_nothing_else(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text('{"epoch": 1}\n{"epoch": 2, "los')
-    assert [line["epoch"] for line in Run(tmp_path).history] == [1]
-    path.write_text('{"epoch"\n{"epoch": 2}\n')
-    with pytest.raises(AdagcError, match=r"history\.jsonl is damaged") as caught:
+    assert [line.epoch for line in Run(tmp_path).history] == [1]
+    path.write_text('{"epoch": 1}\n{"epoch"\n{"epoch": 3}\n')
+    with pytest.raises(AdagcError, match=r"history\.jsonl, line 2, is damaged") as caught:
         _ = Run(tmp_path).history
     one_line(caught)
 
@@ -142,8 +143,8 @@ def test_history_forgives_the_line_of_a_kill_and_nothing_else(tmp_path):
 
 
 def test_a_checkpoint_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "last.ckpt"
-    checkpoint.save(path, {"epoch": 1})
+    folder = DiskFolder(tmp_path)
+    checkpoint.save(folder, "last.ckpt", {"epoch": 1})
 
     def half(state, target):
         target.write_bytes(b"half")
@@ -151,8 +152,8 @@ def test_a_checkpoint_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint.torch, "save", half)
     with pytest.raises(OSError, match="disk full"):
-        checkpoint.save(path, {"epoch": 2})
-    assert checkpoint.load(path) == {"epoch": 1}
+        checkpoint.save(folder, "last.ckpt", {"epoch": 2})
+    assert checkpoint.load(tmp_path / "last.ckpt") == {"epoch": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
 
 
@@ -256,7 +257,7 @@ def test_saved_predictions_are_those_that_were_scored(setting):
     assert set(predictions) == {"network-last", "network-best"}
     assert predictions["network-last"].shape == (24, 4)
     again = evaluate(run, collection=collection)
-    assert json.loads(json.dumps(again)) == run.read_json("scores.json")
+    assert json.loads(json.dumps(again.to_dict())) == run.read_json("scores.json")
     np.testing.assert_array_equal(predictions_of(run)["network-last"], predictions["network-last"])
     with pytest.raises(AdagcError, match="no predictions"):
         predictions_of(run, "val")

@@ -66,7 +66,7 @@ def test_every_number_follows_the_thresholds_of_the_model(run):
     values, clean = predictions_of(run)["network-last"], truth_of(run)
     limits = np.quantile(values, [0.2, 0.4, 0.6, 0.8], axis=0).diagonal().astype(float).tolist()
     usual, before = last(run), chips(run, "before.html")
-    result = evaluate(with_thresholds(run, limits), collection=make_collection("images"))
+    result = evaluate(with_thresholds(run, limits), collection=make_collection("images")).to_dict()
 
     wanted = score(clean, values, np.array(limits, np.float32)).to_dict()
     assert {key: last(run)[key] for key in wanted} == wanted

@@ -184,7 +184,7 @@ def _serve(pipe: Connection, cores: list[int], gpu: str | None, modules: Sequenc
         except EOFError:
             return
         try:
-            perform(job, lambda line: say("epoch", line["epoch"]))
+            perform(job, lambda line: say("epoch", line.epoch))
         except BusyError:
             say("busy")
         except UnsuitedError as error:

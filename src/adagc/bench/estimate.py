@@ -32,7 +32,7 @@ def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:
         if results.scenario != job.scenario:
             continue
         for result in results.finished:
-            speed = result.seconds / result.run.config["epochs"]
+            speed = result.seconds / result.run.settings.epochs
             units.append(speed / outline(result.method).cost)
             if result.method == job.method:
                 own.append(speed)

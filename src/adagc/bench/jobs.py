@@ -77,7 +77,7 @@ class Job:
         try:
             return len(self.run.history)
         except AdagcError:
-            return 0  # damaged; continuing the run writes it anew
+            return 0  # damaged, as whoever continues the run will say
 
     def config(self) -> RunConfig:
         """The settings, checked."""

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 from adagc.bench.failures import failure_of, is_unsuited, reason
 from adagc.bench.jobs import Job, Status
 from adagc.errors import AdagcError
+from adagc.training.records import Choice, NewerFormatError, TestedNetwork
 from adagc.training.runs import Run
 from adagc.types import Scores
-
-Choice = Literal["last", "best"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +27,13 @@ class Result:
     seed: int
     run: Run
     seconds: float  # of training, over all attempts
-    networks: Mapping[str, Mapping[str, Mapping[str, Any]]]  # name -> last/best -> scores.json's
+    networks: Mapping[str, TestedNetwork]  # by name; empty without clean labels to test with
 
     def scores(self, network: str, choice: Choice) -> Scores | None:
         """Of a network of this run at this epoch, if it has one of that name."""
-        found = self.networks.get(network, {}).get(choice)
-        return None if found is None else Scores.from_dict(found)
+        found = self.networks.get(network)
+        at = None if found is None else found.epochs.get(choice)
+        return None if at is None else at.scores
 
     def predictions(self, network: str, choice: Choice) -> NDArray[np.float32]:
         """(N, C) probabilities for the test images."""
@@ -95,7 +94,10 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
         if status == "finished":
             try:
                 finished.append(read(job))
-            except (AdagcError, LookupError, TypeError, ValueError, AttributeError) as error:
+            except NewerFormatError as error:
+                statuses[job.folder] = "failed"
+                failed.setdefault(job.label, []).append(f"seed {job.seed}: {error}")
+            except AdagcError as error:
                 statuses[job.folder] = "failed"
                 failed.setdefault(job.label, []).append(
                     f"seed {job.seed}: {job.folder} is damaged ({reason(error)}): delete it to do"
@@ -115,7 +117,7 @@ def _check_decided(jobs: Sequence[Job], finished: Sequence[Result]) -> None:
     free = [key for key in decided if all(job.settings.get(key) in ("auto", None) for job in jobs)]
     for other in finished[1:]:
         for key in free:
-            one, two = (result.run.config.get(key) for result in (finished[0], other))
+            one, two = (result.run.settings[key] for result in (finished[0], other))
             if one != two:
                 raise AdagcError(
                     f"{finished[0].run.folder} was trained with {key} {one}, {other.run.folder}"
@@ -126,18 +128,17 @@ def _check_decided(jobs: Sequence[Job], finished: Sequence[Result]) -> None:
 def read(job: Job) -> Result:
     """A finished job."""
     run = Run.open(job.folder)
-    if not run.config.get("epochs"):
+    if not run.settings["epochs"]:
         raise AdagcError("config.yaml does not say how many epochs")
-    tested = run.path("scores.json").exists()
-    networks = run.read_json("scores.json")["networks"] if tested else {}
-    for choices in networks.values():
-        for scores in choices.values():
-            Scores.from_dict(scores)  # whether all of it is there
+    tested = run.scores
     return Result(
         label=job.label,
         method=job.method,
         seed=job.seed,
         run=run,
-        seconds=float(run.read_json("model.json")["extra"]["training_seconds"]),
-        networks=networks,
+        seconds=run.made.training_seconds,
+        networks={} if tested is None else tested.networks,
     )
+
+
+__all__ = ["Choice", "Result", "Results", "collect", "read"]

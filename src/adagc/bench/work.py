@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -17,6 +16,7 @@ from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.training.experiment import train
 from adagc.training.inputs import open_configured
+from adagc.training.records import EpochRecord
 from adagc.training.settings import DataSettings
 
 # A finished run is never continued; these are most of its size.
@@ -27,7 +27,7 @@ class BusyError(AdagcError):
     """Another process works on this job."""
 
 
-def perform(job: Job, on_epoch: Callable[[dict[str, Any]], None] | None = None) -> None:
+def perform(job: Job, on_epoch: Callable[[EpochRecord], None] | None = None) -> None:
     """Train, test and note it; a run that was interrupted goes on from its last epoch.
 
     A failure is written beside the folder and raised; whoever plans next tries again.

@@ -63,19 +63,19 @@ def train(argv: list[str]) -> None:
         from adagc.report import write_report
 
         write_report(run, collection=collection)
-    tested = run.path("scores.json").exists()
+    tested = run.scores
     if options.json:
-        last = run.history[-1]
+        noisy = run.history[-1].noisy
         print_json(
             {
                 "run": str(run.folder),
-                "noisy": last["noisy"],
-                "scores": run.read_json("scores.json") if tested else None,
+                "noisy": {name: scores.to_dict() for name, scores in noisy.items()},
+                "scores": None if tested is None else tested.to_dict(),
             }
         )
         return
-    if tested:
-        rows = console.rows_of(run.read_json("scores.json"))
+    if tested is not None:
+        rows = console.rows_of(tested)
         console.stdout.print(console.score_table(rows, f"{method.title}: test, clean labels"))
     else:
         console.stdout.print("No clean test labels: noisy validation scores are in the report.")
@@ -117,11 +117,11 @@ def evaluate(argv: list[str]) -> None:
         truth=options.truth,
     )
     if options.json:
-        print_json(scores)
+        print_json(scores.to_dict())
         return
     from adagc import console
 
-    title = f"{scores['method']}: {options.split}, clean labels"
+    title = f"{scores.method}: {options.split}, clean labels"
     console.stdout.print(console.score_table(console.rows_of(scores), title))
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from adagc.bench.results import Choice, Result
 from adagc.compare.tables import network_of
 from adagc.errors import AdagcError
+from adagc.types import NetworkRole
 
 _RESAMPLES = (200, 1000)  # at least and at most
 _DRAWN = 20_000_000  # images over all resamples: beyond, more draws cost minutes and say little
@@ -72,7 +73,7 @@ class Resampled:
 
 def resample(
     rows: Mapping[str, Sequence[Result]],
-    network: str,
+    role: NetworkRole,
     choice: Choice,
     *,
     resamples: int | None = None,
@@ -88,7 +89,7 @@ def resample(
     drawn: dict[str, dict[int, NDArray[np.float64]]] = {label: {} for label in rows}
     for label, runs in rows.items():
         for run in runs:
-            name = network_of(run, network) or network
+            name = network_of(run, role) or ""
             ranked = Ranked(truth, run.predictions(name, choice))
             plain[label][run.seed] = once = float(
                 ranked.mean(np.ones((1, len(truth)), np.int32))[0]

@@ -15,16 +15,17 @@ from adagc.bench.scenarios import Scenario
 from adagc.compare import render, tables
 from adagc.compare.recommendation import Recommendation, recommend
 from adagc.compare.reference import Reference
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 # The paper's choice first: the deployed network after the last epoch.
-VIEWS: tuple[tuple[str, Choice], ...] = (
-    ("network", "last"),
-    ("network", "best"),
-    ("averaged", "last"),
-    ("averaged", "best"),
+VIEWS: tuple[tuple[NetworkRole, Choice], ...] = (
+    (NetworkRole.DEPLOYED, "last"),
+    (NetworkRole.DEPLOYED, "best"),
+    (NetworkRole.AVERAGE, "last"),
+    (NetworkRole.AVERAGE, "best"),
 )
 
 
@@ -75,12 +76,12 @@ def write_tables(
             results,
             title=scenario.title,
             made_with=scenario.summary,
-            network=network,
+            role=role,
             choice=choice,
             paper=reference,
             paper_note=scenario.paper_note,
         )
-        for network, choice in VIEWS
+        for role, choice in VIEWS
     )
     said = recommend(results)
     written = Written(scenario, results, made, out / scenario.name, "table", said)

@@ -9,9 +9,10 @@ from typing import Any
 
 from adagc.bench.results import Choice, Result, Results
 from adagc.compare.bootstrap import Difference, Resampled, resample
-from adagc.compare.tables import network_of
+from adagc.compare.tables import called, network_of
 from adagc.errors import AdagcError
 from adagc.methods import outline
+from adagc.types import NetworkRole
 
 NEAR = 0.01  # of mean average precision: as good as the leader for most purposes
 _CHEAPER = 0.95  # of the leader's cost; times that are closer are not worth a word
@@ -108,7 +109,7 @@ class Recommendation:
 
 def recommend(
     results: Results,
-    network: str = "network",
+    role: NetworkRole = NetworkRole.DEPLOYED,
     choice: Choice = "last",
     *,
     resamples: int | None = None,
@@ -118,21 +119,21 @@ def recommend(
     failed = sum(map(len, results.failed.values()))
     planned = len(results.jobs) - sum(map(len, results.unsuited.values()))
     unfinished = planned - len(results.finished) - failed
-    tested = {label: _tested(results.of(label), network, choice) for label in results.labels}
+    tested = {label: _tested(results.of(label), role, choice) for label in results.labels}
     tested = {label: runs for label, runs in tested.items() if runs}
     needs = {label: outline(results.method(label)).needs for label in tested}
     candidates = [label for label in tested if not needs[label] & {"truth", "priors"}]
-    missing = _missing(results, network, tested, candidates)
+    missing = _missing(results, role, tested, candidates)
     if missing:
         return Recommendation(planned, failed, unfinished, missing)
 
-    means = {label: _mean(runs, network, choice) for label, runs in tested.items()}
+    means = {label: _mean(runs, role, choice) for label, runs in tested.items()}
     informed = [
         label for label in tested if needs[label] & {"priors"} and "truth" not in needs[label]
     ]
     judged = {label: tested[label] for label in [*candidates, *informed]}
     try:
-        drawn = resample(judged, network, choice, resamples=resamples, seed=seed)
+        drawn = resample(judged, role, choice, resamples=resamples, seed=seed)
     except AdagcError as error:  # the tables are worth having without a sentence
         return Recommendation(planned, failed, unfinished, str(error))
     leader = _leader(candidates, means, drawn)
@@ -185,13 +186,13 @@ def recommend(
     )
 
 
-def _tested(runs: Sequence[Result], network: str, choice: Choice) -> list[Result]:
+def _tested(runs: Sequence[Result], role: NetworkRole, choice: Choice) -> list[Result]:
     """Those that have scores of this network."""
-    return [run for run in runs if run.scores(network_of(run, network) or "", choice) is not None]
+    return [run for run in runs if run.scores(network_of(run, role) or "", choice) is not None]
 
 
-def _mean(runs: Sequence[Result], network: str, choice: Choice) -> float:
-    found = [run.scores(network_of(run, network) or "", choice) for run in runs]
+def _mean(runs: Sequence[Result], role: NetworkRole, choice: Choice) -> float:
+    found = [run.scores(network_of(run, role) or "", choice) for run in runs]
     return statistics.fmean(one.mean_average_precision for one in found if one is not None)
 
 
@@ -216,7 +217,7 @@ def _leader(candidates: Sequence[str], means: Mapping[str, float], drawn: Resamp
 
 
 def _missing(
-    results: Results, network: str, tested: Mapping[str, object], candidates: Sequence[str]
+    results: Results, role: NetworkRole, tested: Mapping[str, object], candidates: Sequence[str]
 ) -> str:
     """What has to be there before methods can be compared, if it is not."""
     if len(candidates) > 1:
@@ -226,7 +227,7 @@ def _missing(
     if not any(run.networks for run in results.finished):
         return "there are no clean labels of test images to compare the methods with"
     if not tested:
-        return f"no run has a network called {network!r}"
+        return f"no run has a network called {called(role)!r}"
     who = f"only {candidates[0]}" if candidates else "no method"
     return f"{who} is finished of those that need neither clean labels nor label frequencies"
 

@@ -15,6 +15,7 @@ from adagc.bench.results import Choice, Result, Results
 from adagc.compare.reference import Reference, Value
 from adagc.methods import outline, outlines
 from adagc.metrics import METRICS, Metric
+from adagc.types import NetworkRole, with_role
 
 Mark = Literal["best", "second", ""]
 
@@ -46,7 +47,7 @@ BLANK = Cell(None, None, 0)
 class Row:
     """One method, or one variant of it."""
 
-    label: str  # as printed; "(teacher)" at its end where the teacher was scored
+    label: str  # as printed; in brackets the network where it is not the one that was asked for
     method: str  # title
     cells: Mapping[str, Cell]  # by metric that all runs have; empty without anything to show
     finished: int
@@ -57,6 +58,7 @@ class Row:
     paper: Mapping[str, Value] = field(default_factory=dict)  # by metric; theirs
     state: str = ""  # what a reader must know: "2 of 3 runs", "failed: ...", "not run"
     competes: bool = True  # for best and second
+    remark: str = ""  # what must be said of it below the table
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Table:
 
     scenario: str
     title: str
-    network: str
+    network: str  # which of each run's networks, in one word
     choice: Choice
     groups: tuple[Group, ...]
     notes: tuple[str, ...] = ()
@@ -88,7 +90,7 @@ class Table:
 def build(
     results: Results,
     *,
-    network: str = "network",
+    role: NetworkRole = NetworkRole.DEPLOYED,
     choice: Choice = "last",
     title: str | None = None,
     made_with: str = "",
@@ -99,8 +101,7 @@ def build(
 
     Args:
         results: What the run folders hold.
-        network: Which of each run's networks: "network" is the one that is deployed (of AdaGC the
-            student), "averaged" its average over steps, where there is none the teacher.
+        role: Which of each run's networks; see `network_of`.
         choice: At its last epoch or at the one with the best noisy validation.
         title: Of the scenario, for people; its name otherwise.
         made_with: Settings that a reader must know, in one line.
@@ -111,10 +112,11 @@ def build(
     rows = [
         row
         for label in results.labels
-        for row in _rows(results, label, network, choice, paper, extra=not ablation)
+        for row in _rows(results, label, role, choice, paper, extra=not ablation)
     ]
     rows = _marked(rows)
     source = paper.source + (f", made with {paper_note}" if paper_note else "") if paper else ""
+    network = called(role)
     shown = f"{_NETWORKS.get(network, network)}, {_EPOCHS[choice]}"
     return Table(
         scenario=results.scenario,
@@ -122,16 +124,26 @@ def build(
         network=network,
         choice=choice,
         groups=(Group("", tuple(rows)),) if ablation else _grouped(rows),
-        notes=tuple(_notes(rows, network, made_with)),
+        notes=tuple(_notes(rows, made_with)),
         paper=source if any(row.paper for row in rows) else "",
     )
 
 
-def network_of(result: Result, network: str) -> str | None:
-    """Which network of a run answers to a name: a teacher is an average too."""
-    if network in result.networks:
-        return network
-    return "teacher" if network == "averaged" and "teacher" in result.networks else None
+def called(role: NetworkRole) -> str:
+    """The word for a role in the files of tables."""
+    return {NetworkRole.DEPLOYED: "network", NetworkRole.AVERAGE: "averaged"}.get(role, role.value)
+
+
+def network_of(result: Result, role: NetworkRole) -> str | None:
+    """The name of the network of a run that answers for a role.
+
+    What a deployed network learns from is commonly an average of it, so that it stands in for an
+    average where a run has no other one.
+    """
+    found = with_role(result.networks, role)
+    if found is None and role is NetworkRole.AVERAGE:
+        return with_role(result.networks, NetworkRole.TEACHER)
+    return found
 
 
 def marks(means: Sequence[float], metric: Metric) -> list[Mark]:
@@ -148,18 +160,19 @@ def marks(means: Sequence[float], metric: Metric) -> list[Mark]:
 def _rows(
     results: Results,
     label: str,
-    network: str,
+    role: NetworkRole,
     choice: Choice,
     paper: Reference | None,
     *,
     extra: bool,
 ) -> list[Row]:
-    """The row of a label and, where its runs have a teacher, one more for that."""
+    """The row of a label and, where its networks learn from another one, one more for that."""
     method = outline(results.method(label))
     runs = results.of(label)
-    name = next((name for run in runs if (name := network_of(run, network))), network)
+    names = {one: _named(runs, one) for one in (role, NetworkRole.TEACHER, NetworkRole.DEPLOYED)}
+    name, second = names[role], names[NetworkRole.TEACHER]
     main = Row(
-        label=f"{label} (teacher)" if name == "teacher" else label,
+        label=f"{label} ({_title(runs, name)})" if name and name == second else label,
         method=method.title,
         cells=_cells(runs, name, choice),
         finished=len(runs),
@@ -170,18 +183,32 @@ def _rows(
         paper=paper.rows.get(method.title, {}) if paper and label == method.title else {},
         competes="truth" not in method.needs,
     )
-    main = replace(main, state=_state(main, results, label, network))
-    if name == "teacher" or not extra or not any("teacher" in run.networks for run in runs):
+    main = replace(main, state=_state(main, results, label, role))
+    if not second or name == second or not extra:
         return [main]
     # The same runs a second time: it must not take a place among the methods.
-    teacher = replace(
+    title, own = _title(runs, second), _title(runs, names[NetworkRole.DEPLOYED])
+    first = f"{own}, which is deployed" if role is NetworkRole.DEPLOYED else f"{own}'s average"
+    beside = replace(
         main,
-        label=f"{label} (teacher)",
-        cells=_cells(runs, "teacher", choice),
+        label=f"{label} ({title})",
+        cells=_cells(runs, second, choice),
         paper={},
         competes=False,
+        remark=f"{method.title} is the {first}; its {title} is of the same runs and takes no part"
+        " in bold and italics.",
     )
-    return [main, teacher]
+    return [main, beside]
+
+
+def _named(runs: Iterable[Result], role: NetworkRole) -> str:
+    """The network that answers for a role in the first run that has one; empty without any."""
+    return next((name for run in runs if (name := network_of(run, role))), "")
+
+
+def _title(runs: Iterable[Result], name: str) -> str:
+    """How the method calls one of its networks."""
+    return next((run.networks[name].title for run in runs if name in run.networks), name)
 
 
 def _cells(runs: Iterable[Result], network: str, choice: Choice) -> dict[str, Cell]:
@@ -206,14 +233,14 @@ def _footnote(needs: frozenset[str]) -> str:
     return CLEAN if "truth" in needs else PRIORS if "priors" in needs else ""
 
 
-def _state(row: Row, results: Results, label: str, network: str) -> str:
+def _state(row: Row, results: Results, label: str, role: NetworkRole) -> str:
     """What is missing, in a few words."""
     if row.cells:
         scored = next(iter(row.cells.values())).runs
         return "" if scored == row.planned else f"{scored} of {row.planned} runs"
     if row.finished:
         tested = any(run.networks for run in results.of(label))
-        return f"no network called {network}" if tested else "no clean labels to test with"
+        return f"no network called {called(role)}" if tested else "no clean labels to test with"
     if row.failures:
         return f"failed: {row.failures[0]}"
     if label in results.unsuited:
@@ -234,27 +261,20 @@ def _marked(rows: Sequence[Row]) -> list[Row]:
 
 
 def _grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
-    """By family, in the order of the registry; a teacher stays behind its student."""
+    """By family, in the order of the registry; the networks of a run stay together."""
     members: dict[str, list[Row]] = {}
     for title, method in outlines().items():
         members.setdefault(method.family, []).extend(row for row in rows if row.method == title)
     return tuple(Group(name, tuple(own)) for name, own in members.items() if own)
 
 
-def _notes(rows: Sequence[Row], network: str, made_with: str) -> Iterable[str]:
+def _notes(rows: Sequence[Row], made_with: str) -> Iterable[str]:
     planned = Counter(row.planned for row in rows)
     if planned:
         count = planned.most_common(1)[0][0]
         spread = SPREAD if count > 1 else ""
         yield f"Mean of {count} run{'s' * (count > 1)}{spread}. Best in bold, second in italics."
-    teachers = [row for row in rows if row.label == f"{row.method} (teacher)"]
-    student = "the student, which is deployed" if network == "network" else "the student's average"
-    for row in teachers:
-        if not row.competes:
-            yield (
-                f"{row.method} is {student}; its teacher is of the same runs and takes no part in"
-                " bold and italics."
-            )
+    yield from (row.remark for row in rows if row.remark)
     for mark, text in _FOOTNOTES.items():
         if any(row.footnote == mark for row in rows):
             yield f"{mark} {text}."
@@ -265,7 +285,7 @@ def _notes(rows: Sequence[Row], network: str, made_with: str) -> Iterable[str]:
             " adagc evaluate RUN tests them again."
         )
     for row in rows:
-        if row.cells and row.failures and row not in teachers:
+        if row.cells and row.failures and not row.remark:
             yield f"{row.label}: failed with {'; '.join(row.failures)}."
     if made_with:
         yield f"Made with {made_with}."

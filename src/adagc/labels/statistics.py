@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,23 @@ class FlipRates:
             "mean_cardinality": _plain(self.mean_cardinality),
             "cardinality": self.cardinality.tolist(),
         }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FlipRates:
+        """The inverse of `to_dict`."""
+
+        def rate(value: float | None) -> float:
+            return float("nan") if value is None else float(value)
+
+        return cls(
+            beta=np.array([rate(value) for value in values["beta"]], np.float64),
+            support=np.array(values["support"], np.int64),
+            micro=rate(values["micro"]),
+            macro=rate(values["macro"]),
+            observed=int(values["observed"]),
+            wrong=int(values["wrong"]),
+            cardinality=np.array(values["cardinality"], np.int64),
+        )
 
     def table(self, classes: Sequence[str], *, scheme: str = "") -> Table:
         """For the terminal, in the form of the paper's Table I.

@@ -17,7 +17,18 @@ from torch import Tensor, nn
 from adagc import losses
 from adagc.methods.base import Method, positives
 from adagc.methods.state import AveragedNetwork, Mixup, SampleTable
-from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
+from adagc.types import (
+    Batch,
+    Losses,
+    Milestone,
+    NetworkRole,
+    Progress,
+    Reported,
+    Scores,
+    Story,
+    Task,
+    Verdict,
+)
 
 PseudoLabels = Literal["dual", "teacher", "student", "dual-raw", "raw"]
 
@@ -292,9 +303,12 @@ class AdaGC(Method):
         """The teacher: its average over steps smooths the indicator."""
         return self.teacher.network
 
-    def reported(self, network: nn.Module) -> dict[str, nn.Module]:
+    def reported(self, network: nn.Module) -> dict[str, Reported]:
         """The student, which is deployed, and the teacher."""
-        return {"network": network, "teacher": self.teacher.network}
+        return {
+            "network": Reported(network, NetworkRole.DEPLOYED, "student"),
+            "teacher": Reported(self.teacher.network, NetworkRole.TEACHER),
+        }
 
     def estimates(self) -> Tensor:
         """Pseudo-labels t, or the student's memory while there are none."""
@@ -308,3 +322,24 @@ class AdaGC(Method):
             "best_epoch": self.best_epoch or None,
             "triggered_after": self.triggered_after,
         }
+
+    @classmethod
+    def story(cls, status: Mapping[str, Any], *, went_back: bool) -> Story:
+        """When calibration began, and from where."""
+        best, after = status.get("best_epoch"), status.get("triggered_after")
+        marks = []
+        if best is not None and best != after:
+            marks.append(Milestone(best, f"best: {best}"))
+        if after is None:
+            stage = status.get("stage")
+            said = f"Still in {stage}, not triggered yet" if stage else ""
+            return Story(tuple(marks), sentence=said)
+        marks.append(Milestone(after, f"triggered after {after}", strong=True))
+        said = f"Warm-up ended after epoch {after}; calibration is shaded"
+        if not went_back or best is None:
+            return Story(tuple(marks), after, sentence=said)
+        said += (
+            f". The noisy validation had been best in epoch {best}: training went back there"
+            " before it went on"
+        )
+        return Story(tuple(marks), after, (after, best), said)

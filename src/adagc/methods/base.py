@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from adagc.errors import UnsuitedError, check_range
+from adagc.errors import AdagcError, UnsuitedError, check_range
 from adagc.models.spec import HeadSpec
-from adagc.types import Batch, Losses, Progress, Scores, Task, Verdict
+from adagc.types import (
+    Batch,
+    Losses,
+    NetworkRole,
+    Progress,
+    Reported,
+    Scores,
+    Story,
+    Task,
+    Verdict,
+)
 
 NEEDS = frozenset({"truth", "priors", "text", "feature_map"})
 
@@ -47,7 +58,7 @@ class Method(nn.Module, ABC):
         require(self, task)
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Build tables, heads, teachers; called once, before training or resuming."""
+        """Build tables, heads, further networks; called once, before training or resuming."""
         self.check(task)
 
     @abstractmethod
@@ -110,8 +121,11 @@ class Method(nn.Module, ABC):
         """The network that is tested, saved and exported."""
         return network
 
-    def reported(self, network: nn.Module) -> dict[str, nn.Module]:
-        """Every network worth a row in the table; "network" is the deployed one."""
+    def reported(self, network: nn.Module) -> Mapping[str, Reported | nn.Module]:
+        """Every network worth a row in the table, by the name that files have for it.
+
+        A bare network is the deployed one if it is called "network", and any other one else.
+        """
         return {"network": self.deployed(network)}
 
     def estimates(self) -> Tensor | None:
@@ -119,8 +133,34 @@ class Method(nn.Module, ABC):
         return None
 
     def status(self) -> dict[str, Any]:
-        """What the history should tell of this epoch (stage, trigger, labels added, ...)."""
+        """What the history should tell of this epoch (stage, labels added, ...)."""
         return {}
+
+    @classmethod
+    def story(cls, status: Mapping[str, Any], *, went_back: bool) -> Story:
+        """What the last `status` of a run means, for people who look at its curves.
+
+        Args:
+            status: As it was written, maybe by an earlier version.
+            went_back: Whether the loop returned to a snapshot.
+        """
+        return Story()
+
+
+def reported_by(method: Method, network: nn.Module) -> dict[str, Reported]:
+    """The networks that a method reports, every one with a role and a title."""
+    found = {}
+    for name, given in method.reported(network).items():
+        role = NetworkRole.DEPLOYED if name == "network" else NetworkRole.OTHER
+        one = given if isinstance(given, Reported) else Reported(given, role)
+        found[name] = replace(one, title=one.title or name)
+    deployed = [name for name, one in found.items() if one.role is NetworkRole.DEPLOYED]
+    if len(deployed) != 1:
+        raise AdagcError(
+            f"{method.title} must report one network that is deployed, not {len(deployed)}"
+            f" ({', '.join(found)}): give the others another role"
+        )
+    return found
 
 
 def require(method: Method, task: Task) -> None:

@@ -21,7 +21,7 @@ _SURE = 0.995  # what an estimate starts at where somebody saw the class
 
 
 class Role(Method):
-    """Estimate the labels along with the network, each the other's teacher.
+    """Estimate the labels along with the network, each learning from the other.
 
     L      = ½ L(p | g) + ½ L(g | p)
     L(a|b) = (1/BC) Σ_P -log a + (1/BC) Σ CE(sg(b), a) + ((k̂(a) - k) / C)²

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adagc._version import __version__
 from adagc.atomic import replacing
@@ -17,9 +17,13 @@ from adagc.models.classifier import THRESHOLD, Classifier, build
 from adagc.models.spec import ModelSpec
 from adagc.models.tensors import read_safetensors
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 WEIGHTS = "model.safetensors"
 DESCRIPTION = "model.json"
 _FORMAT = 1
+Place = str | os.PathLike[str] | MutableMapping[str, bytes]  # a folder, or files in memory by name
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class ModelDescription:
 
 
 def save_model(
-    folder: str | os.PathLike[str],
+    folder: Place,
     classifier: Classifier,
     *,
     extra: Mapping[str, Any] | None = None,
@@ -44,45 +48,51 @@ def save_model(
     """Write both files; whoever reads meanwhile finds the old pair or an error, never a mixture.
 
     Args:
-        folder: Created if need be.
+        folder: Created if need be; a dictionary gets the two files by name.
         classifier: Left as it is.
         extra: Anything JSON can hold.
     """
     from safetensors.torch import save
 
     spec = classifier.spec
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     # contiguous: the file format knows no channels_last.
     state = {k: v.detach().cpu().contiguous() for k, v in classifier.state_dict().items()}
     # The bands travel with the numbers, for whoever starts from this file alone. Bytes rather than
     # `save_file`, whose files only their owner can read.
     numbers = save(state, metadata={"bands": "\n".join(spec.bands)})
+    content = {
+        "format": _FORMAT,
+        "adagc": __version__,
+        "spec": spec.to_dict(),
+        "normalisation": {
+            "mean": classifier.normalise.mean.tolist(),
+            "std": classifier.normalise.std.tolist(),
+        },
+        "thresholds": dict(zip(spec.classes, classifier.short_thresholds(), strict=True)),
+        "sha256": hashlib.sha256(numbers).hexdigest(),
+        "extra": dict(extra or {}),
+    }
+    text = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    if isinstance(folder, MutableMapping):
+        folder.update({WEIGHTS: numbers, DESCRIPTION: text})
+        return
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / WEIGHTS, folder / DESCRIPTION) as (weights, description):
         weights.write_bytes(numbers)
-        content = {
-            "format": _FORMAT,
-            "adagc": __version__,
-            "spec": spec.to_dict(),
-            "normalisation": {
-                "mean": classifier.normalise.mean.tolist(),
-                "std": classifier.normalise.std.tolist(),
-            },
-            "thresholds": dict(zip(spec.classes, classifier.short_thresholds(), strict=True)),
-            "sha256": hashlib.sha256(numbers).hexdigest(),
-            "extra": dict(extra or {}),
-        }
-        description.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        description.write_bytes(text)
 
 
-def read_description(folder: str | os.PathLike[str]) -> ModelDescription:
+def read_description(folder: Place) -> ModelDescription:
     """model.json alone, without building anything."""
-    path = Path(folder) / DESCRIPTION
+    path = Path("memory" if isinstance(folder, MutableMapping) else folder) / DESCRIPTION
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
+        text = folder[DESCRIPTION] if isinstance(folder, MutableMapping) else path.read_bytes()
+        content = json.loads(text)
+    except (FileNotFoundError, KeyError) as error:
         raise AdagcError(
-            f"no model in {folder} ({DESCRIPTION} is missing): give the folder of a finished run"
+            f"no model in {path.parent} ({DESCRIPTION} is missing): give the folder of a finished"
+            " run"
         ) from error
     except (ValueError, OSError) as error:
         raise AdagcError(f"{path} cannot be read ({error}): copy it again") from error
@@ -110,9 +120,13 @@ def read_description(folder: str | os.PathLike[str]) -> ModelDescription:
         raise AdagcError(f"{path} is incomplete or damaged ({error!r}): copy it again") from error
 
 
-def load_model(folder: str | os.PathLike[str]) -> Classifier:
+def load_model(folder: Place) -> Classifier:
     """The network of a folder, in evaluation mode on the CPU; downloads nothing, runs no pickle."""
     described = read_description(folder)
+    if isinstance(folder, MutableMapping):
+        from safetensors.torch import load
+
+        return _filled(described, load(folder[WEIGHTS]), "memory")
     path = Path(folder) / WEIGHTS
     if not path.is_file():
         raise AdagcError(
@@ -123,12 +137,16 @@ def load_model(folder: str | os.PathLike[str]) -> Classifier:
         raise AdagcError(
             f"{path} is not the file that {DESCRIPTION} was written for: copy both files again"
         )
+    return _filled(described, state, str(folder))
+
+
+def _filled(described: ModelDescription, state: dict[str, Tensor], place: str) -> Classifier:
     classifier = build(described.spec, seed=0, mean=described.mean, std=described.std)
     try:
         classifier.load_state_dict(state)
     except RuntimeError as error:
         raise AdagcError(
-            f"the weights in {folder} do not fit the network its {DESCRIPTION} describes: use the "
+            f"the weights in {place} do not fit the network its {DESCRIPTION} describes: use the "
             f"version of timm they were made with (adagc {described.version} wrote them)"
         ) from error
     classifier.set_thresholds(described.thresholds)

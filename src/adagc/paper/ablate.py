@@ -16,12 +16,16 @@ from adagc.errors import AdagcError, UsageError
 from adagc.paper.canvas import save
 from adagc.paper.figures import NothingToDrawError, draw_by_label
 from adagc.suggest import hint_or_list
+from adagc.types import NetworkRole
 
 METHOD = "AdaGC"
 # Where the paper starts calibration at fixed epochs: 10, 20 and 30 of 70.
 _FIXED = (1 / 7, 2 / 7, 3 / 7)
 # The paper's ablations judge the teacher.
-VIEWS: tuple[tuple[str, Choice], ...] = (("teacher", "last"), ("network", "last"))
+VIEWS: tuple[tuple[NetworkRole, Choice], ...] = (
+    (NetworkRole.TEACHER, "last"),
+    (NetworkRole.DEPLOYED, "last"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +120,8 @@ def write_study(scenario: Scenario, study: Ablation, jobs: Sequence[Job], out: P
     results = collect(scenario.name, jobs)
     title = f"{scenario.title}: {study.question}"
     made = tuple(
-        tables.build(
-            results, title=title, made_with=scenario.summary, network=network, choice=choice
-        )
-        for network, choice in VIEWS
+        tables.build(results, title=title, made_with=scenario.summary, role=role, choice=choice)
+        for role, choice in VIEWS
     )
     written = Written(scenario, results, made, out / scenario.name / "ablations", slug(study.name))
     write(written)

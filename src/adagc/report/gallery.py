@@ -223,8 +223,8 @@ def _thresholds(record: Record) -> NDArray[np.float32]:
 def _observed(record: Record, collection: Collection) -> NDArray[np.int8]:
     from adagc.labels import match, read_labels
 
-    known = collection.observed
-    if known is not None and known.hash == record.labels.get("hash"):
+    known, noted = collection.observed, record.labels
+    if known is not None and noted is not None and known.hash == noted.hash:
         assert collection.observed_values is not None
         return collection.observed_values
     table = read_labels(record.run.path("labels.csv"), classes=collection.classes)
@@ -243,9 +243,9 @@ def _saved(
     from adagc.training.experiment import predictions_of
 
     rows = np.asarray(collection.splits.get("test", ()), dtype=np.int64)
-    if not record.final or not len(rows):
+    if record.final is None or not len(rows):
         return None
-    values = predictions_of(record.run).get("network-last")
+    values = predictions_of(record.run).get(f"{record.networks[0]}-last")
     if values is None or values.shape != (len(rows), len(collection.classes)):
         raise AdagcError("the saved predictions belong to other test images")
     return rows, values

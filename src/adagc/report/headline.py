@@ -14,12 +14,10 @@ from adagc.datasets.registry import DEFAULT, find, names
 from adagc.report.html import listed
 from adagc.report.record import Record
 
-MAP = "mean_average_precision"
-
 
 def data_name(record: Record) -> str:
     """The data set in a few words; of a path its last part only."""
-    kind, root = str(record.config.get("data", DEFAULT)), record.config.get("root")
+    kind, root = record.settings.data or DEFAULT, record.settings["root"]
     if kind not in names():
         return kind  # of a package that is not installed here
     entry = find(kind)
@@ -30,30 +28,29 @@ def supervision(record: Record) -> str:
     """What was shown of the labels: "one label per image"."""
     if record.clean:
         return "all true labels of every image"
-    images = record.labels.get("images", {}).get("train", 0)
-    seen = sum(record.labels.get("observed_counts", ()))
-    if not images:
+    if record.labels is None or not record.labels.images.train:
         return "the observed labels"
+    images, seen = record.labels.images.train, sum(record.labels.observed_counts)
     return "one label per image" if seen == images else f"{seen / images:.1f} labels per image"
 
 
 def headline(record: Record) -> str:
     """One sentence on this run alone."""
-    if record.final:
+    if record.scores is not None and record.final is not None:
         return (
-            f"{record.method} reaches {100 * record.final[MAP]:.1f} mAP on"
-            f" {record.scores['images']:,} test images after seeing {supervision(record)}."
+            f"{record.method} reaches {100 * record.final.mean_average_precision:.1f} mAP on"
+            f" {record.scores.images:,} test images after seeing {supervision(record)}."
         )
     if not record.history:
         return f"{record.method} has not finished its first epoch yet."
     last = record.history[-1]
-    noisy = 100 * last["noisy"]["network"][MAP]
+    noisy = 100 * last.noisy[last.deployed].mean_average_precision
     if not record.run.finished:
         return (
-            f"{record.method} is at epoch {last['epoch']} of {record.epochs}:"
+            f"{record.method} is at epoch {last.epoch} of {record.epochs}:"
             f" {noisy:.1f} mAP on the observed validation labels so far."
         )
-    images = record.labels.get("images", {}).get("val")
+    images = 0 if record.labels is None else record.labels.images.val
     where = f"{images:,} validation images" if images else "the validation images"
     return (
         f"{record.method} reaches {noisy:.1f} mAP against the observed labels of {where}"
@@ -63,13 +60,13 @@ def headline(record: Record) -> str:
 
 def comparison(record: Record, others: Sequence[Record]) -> str:
     """How it stands among runs tested on the same images; empty without any."""
-    if not record.final:
+    if record.final is None:
         return ""
     means: dict[str, list[float]] = {}
     bounds: list[float] = []
     for other in others:
-        if other.final and record.same_test(other):
-            value = 100 * other.final[MAP]
+        if other.final is not None and record.same_test(other):
+            value = 100 * other.final.mean_average_precision
             bounds.append(value) if other.clean else means.setdefault(other.method, []).append(
                 value
             )
@@ -78,18 +75,21 @@ def comparison(record: Record, others: Sequence[Record]) -> str:
         said.append(f"clean labels {fmean(bounds):.1f}{_of(bounds)}")
     if not said:
         return ""
-    return f"Compared with {', '.join(said)}{_gap(record, means.get('AN'), bounds)}."
+    mine = 100 * record.final.mean_average_precision
+    return f"Compared with {', '.join(said)}{_gap(record, mine, means.get('AN'), bounds)}."
 
 
 def _of(values: Sequence[float]) -> str:
     return f" (mean of {len(values)} runs)" if len(values) > 1 else ""
 
 
-def _gap(record: Record, naive: Sequence[float] | None, bounds: Sequence[float]) -> str:
+def _gap(
+    record: Record, mine: float, naive: Sequence[float] | None, bounds: Sequence[float]
+) -> str:
     """Share of the way from assuming negatives to clean labels."""
     if not naive or not bounds or record.clean or record.method == "AN":
         return ""
-    low, high, mine = fmean(naive), fmean(bounds), 100 * record.final[MAP]
+    low, high = fmean(naive), fmean(bounds)
     if high <= low:
         return ""
     if mine < low:
@@ -102,7 +102,7 @@ def caveats(record: Record, others: Sequence[Record]) -> list[str]:
     found = []
     for other in others:
         name = f"{other.method} ({other.run.folder.name})"
-        if not other.final:
+        if other.final is None:
             found.append(f"{name} has no test scores and is left out.")
             continue
         if not record.same_test(other):

@@ -112,28 +112,28 @@ def _header(
 
 
 def _facts(record: Record, collection: Collection | None) -> list[tuple[str, str]]:
-    config, labels = record.config, record.labels
+    settings, labels = record.settings, record.labels
     telling = ", ".join(f"{_word(k)} {_value(v)}" for k, v in record.telling_options.items())
     found = [("Method", _pair(record.method, telling))]
-    about = collection.description if collection and collection.description else config.get("data")
+    about = collection.description if collection and collection.description else settings.data
     found.append(("Data", _pair(data_name(record), about)))
-    images = labels.get("images", {})
-    if images:
-        left = f"{images['left_out']:,} without a label left out" if images.get("left_out") else ""
-        counts = " / ".join(f"{images.get(part, 0):,}" for part in ("train", "val", "test"))
+    source, details = settings["scheme"], []
+    if labels is not None:
+        images = labels.images
+        left = f"{images.left_out:,} without a label left out" if images.left_out else ""
+        counts = f"{images.train:,} / {images.val:,} / {images.test:,}"
         found.append(("Images, train / val / test", _pair(counts, left)))
+        source = labels.source or source
+        details = [f"seed {labels.seed}"] if labels.seed is not None else []
+        details.append(f"hash {labels.hash[:12]}")
     found += _input(record, collection)
-    source = labels.get("source") or config.get("scheme")
-    details = [f"seed {labels['seed']}"] if "seed" in labels else []
-    if "hash" in labels:
-        details.append(f"hash {labels['hash'][:12]}")
     said = supervision(record) + (f", {source}" if source else "")
     found.append(("Labels", _pair(said, ", ".join(details))))
-    settings = f"batch {config.get('batch_size')}, learning rate {config.get('learning_rate')}"
+    steps = f"batch {settings['batch_size']}, learning rate {settings['learning_rate']}"
     length = (
         f"{len(record.history)} of {record.epochs}" if not record.run.finished else record.epochs
     )
-    found.append(("Epochs", _pair(length, f"{settings}, seed {config.get('seed')}")))
+    found.append(("Epochs", _pair(length, f"{steps}, seed {settings['seed']}")))
     device = record.environment.get("cuda") or record.environment.get("processor", "")
     found.append(("Time", _pair(duration(record.seconds), device)))
     return found
@@ -141,9 +141,9 @@ def _facts(record: Record, collection: Collection | None) -> list[tuple[str, str
 
 def _input(record: Record, collection: Collection | None) -> list[tuple[str, str]]:
     """Bands and network, from the saved model or else from the open data."""
-    spec = record.model.get("spec", {})
-    shape = spec.get("shape") or (collection.images.shape if collection else ())
-    bands = spec.get("bands") or (collection.images.bands if collection else ())
+    spec, settings = record.spec, record.settings
+    given = spec or (collection.images if collection else None)
+    shape, bands = ((), ()) if given is None else (given.shape, given.bands)
     found = []
     if len(shape) == 3:
         named = ", ".join(bands)
@@ -151,9 +151,10 @@ def _input(record: Record, collection: Collection | None) -> list[tuple[str, str
         found.append(("Bands", _pair(f"{len(bands)}, {size}", named)))
     elif shape:
         found.append(("Features", _pair(shape[0], "")))
-    weights = spec.get("weights", record.config.get("weights"))
+    weights = settings["weights"] if spec is None else spec.weights
+    backbone = settings["backbone"] if spec is None else spec.backbone
     begun = "from random weights" if weights == "none" else f"weights: {_bare(weights)}"
-    found.append(("Network", _pair(spec.get("backbone", record.config.get("backbone")), begun)))
+    found.append(("Network", _pair(backbone, begun)))
     return found
 
 
@@ -177,9 +178,9 @@ def _pictures(record: Record, collection: Collection | None) -> tuple[str, Colle
         collection = collection or open_configured(config_of(record.run))
         return gallery_section(record, collection), collection
     except (AdagcError, OSError) as error:
-        kind = record.config.get("data")
+        kind = record.settings.data
         resizes = kind not in names() or "size" in find(kind).options
-        if not resizes and len(record.model["spec"]["shape"]) == 1:
+        if not resizes and record.spec is not None and not record.spec.is_image:
             return "", collection  # embeddings have no pictures, wherever they are
         text = f"The pictures could not be shown: {str(error).rstrip('.')}."
         return section("pictures", "Pictures", note(text)), collection
@@ -193,8 +194,8 @@ def _reproduce(record: Record) -> str:
     seen: dict[str, Any] = {**record.environment, **record.environment.get("packages", {})}
     names = [name for name, value in seen.items() if value and not isinstance(value, dict)]
     pairs = [(name, esc(seen[name])) for name in names]
-    if "hash" in record.labels:
-        pairs.append(("observed labels, SHA-256", f"<code>{esc(record.labels['hash'])}</code>"))
+    if record.labels is not None:
+        pairs.append(("observed labels, SHA-256", f"<code>{esc(record.labels.hash)}</code>"))
     return section(
         "reproduce",
         "Do it again",

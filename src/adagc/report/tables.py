@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from adagc.metrics import METRICS
 from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
 from adagc.report.html import bar, clamped, esc, listed, note, section, table
 from adagc.report.record import Record
+from adagc.training.records import Summary, TestRecord
+from adagc.types import Scores
 
 
 def score_section(record: Record, others: Sequence[Record]) -> str:
     """All metrics of every network of every run; without a test, the noisy ones."""
-    if not record.final:
+    if record.scores is None or record.final is None:
         return _noisy_section(record)
-    runs = [record, *(other for other in others if other.final)]
-    rows = [(run, *entry) for run in runs for entry in _rows(run)]
-    rivals = [row for row in rows if not row[0].clean] or rows
-    best = {key: metric.best(scores for *_, scores in rivals) for key, metric in METRICS.items()}
+    runs = [record, *(other for other in others if other.final is not None)]
+    rows = [row for run in runs for row in _rows(run)]
+    rivals = [row for row in rows if not row.run.clean] or rows
+    best = {
+        key: metric.best(row.scores.values for row in rivals) for key, metric in METRICS.items()
+    }
     bounds = len(rivals) < len(rows)
     html = []
     previous = None
     for row in rows:
-        run, name, which, scores = row
+        run, scores = row.run, row.scores
         style = ("own" if run is record else "") + (" first" if run is not previous else "")
         style += " bound" if run.clean else ""
-        cells = [
-            f'<td class="text">{esc(name)}</td><td class="text">{which} ({scores["epoch"]})</td>'
-        ]
+        cells = [f'<td class="text">{esc(row.network)}</td><td class="text">{row.epoch}</td>']
         for key, metric in METRICS.items():
-            text = metric.shown(scores)
+            text = metric.shown(scores.values)
             mark = text and len(rivals) > 1 and row in rivals and scores[key] == best[key]
             cells.append(f"<td>{f'<strong>{text}</strong>' if mark else text}</td>")
         html.append(
@@ -43,16 +46,16 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
         ["Method", "Network", "Epoch", *_headings()], html, label="Test scores", style="scores"
     )
     lead = (
-        f"{record.scores['images']:,} test images, clean labels, in per cent (coverage: a count)."
+        f"{record.scores.images:,} test images, clean labels, in per cent (coverage: a count)."
         " “last” is the network after the final epoch, the choice of the paper; “best” is the"
         " epoch with the highest noisy validation mAP."
     )
-    if "thresholds" in record.scores:
-        lead += f" A class counts as predicted from the {_threshold(record)} on."
+    if record.scores.own_thresholds:
+        lead += f" A class counts as predicted from the {_threshold(record.scores)} on."
     if len(rivals) > 1:
         lead += " Bold: best of its column" + (", clean labels apart." if bounds else ".")
     remarks = caveats(record, others)
-    silent = _never_predicted(record)
+    silent = _never_predicted(record.scores, record.final)
     parts = [drawn, f'<p class="small">{esc(silent)}</p>' if silent else ""]
     parts += [f'<p class="small">{esc(remark)}</p>' for remark in remarks]
     return section("scores", "Scores", *parts, lead=lead)
@@ -66,13 +69,22 @@ def _headings() -> list[str]:
     ]
 
 
-def _rows(run: Record) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    for name, choices in run.networks.items():
-        if name in run.twins:
-            continue
-        for which in ("last", "best"):
-            if which in choices:
-                yield run.shown(name), which, choices[which]
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """One network of one run at one epoch."""
+
+    run: Record
+    network: str  # as it is shown
+    epoch: str  # "last (40)"
+    scores: Summary
+
+
+def _rows(run: Record) -> Iterator[_Row]:
+    tested = {} if run.scores is None else run.scores.networks
+    for name in (name for name in run.networks if name in tested):
+        for which, at in sorted(tested[name].epochs.items(), reverse=True):  # the last one first
+            shown = f"{which} ({at.epoch})"
+            yield _Row(run, run.shown(name), shown, Summary(at.scores.summary()))
 
 
 def _run_name(run: Record, runs: Sequence[Record]) -> str:
@@ -82,32 +94,23 @@ def _run_name(run: Record, runs: Sequence[Record]) -> str:
     return esc(run.method) + folder
 
 
-def _never_predicted(record: Record) -> str:
-    counts = record.final["per_class"]["predicted"]
-    names = [
-        name for name, count in zip(record.scores["classes"], counts, strict=True) if not count
-    ]
+def _never_predicted(tested: TestRecord, final: Scores) -> str:
+    counts = final.per_class.predicted
+    names = [name for name, count in zip(tested.classes, counts, strict=True) if not count]
     if not names:
         return ""
     more = f" and {len(names) - 5} more" if len(names) > 6 else ""
     shown = ", ".join(names[:5]) + more if more else listed(names)
     return (
-        f"Never predicted at the {_threshold(record)} (their precision and F1"
+        f"Never predicted at the {_threshold(tested)} (their precision and F1"
         f" count as 0; last epoch): {shown}."
     )
 
 
-def _threshold(record: Record) -> str:
+def _threshold(tested: TestRecord) -> str:
     """From which probability on a class counts as predicted, in a few words."""
-    limits = set(_thresholds(record))
-    return f"threshold of {limits.pop():g}" if len(limits) == 1 else "threshold of each class"
-
-
-def _thresholds(record: Record) -> list[float]:
-    """Those that the test scores were made with, one for each class."""
-    one = record.scores.get("threshold")
-    limits = record.scores.get("thresholds") or [one] * len(record.scores["classes"])
-    return [float(limit) for limit in limits]
+    one = tested.threshold
+    return "threshold of each class" if one is None else f"threshold of {one:g}"
 
 
 def _noisy_section(record: Record) -> str:
@@ -115,9 +118,8 @@ def _noisy_section(record: Record) -> str:
         return ""
     last = record.history[-1]
     rows = []
-    for name, scores in last["noisy"].items():
-        if name in record.twins:
-            continue
+    for name in (name for name in record.networks if name in last.noisy):
+        scores = last.noisy[name].values
         cells = "".join(f"<td>{metric.shown(scores)}</td>" for metric in METRICS.values())
         rows.append(f'<tr class="own"><th scope="row">{esc(record.shown(name))}</th>{cells}</tr>')
     return section(
@@ -128,29 +130,29 @@ def _noisy_section(record: Record) -> str:
             "There are no clean test labels. These scores take every label that was not observed"
             " for absent: good for comparing runs, far below what the network is worth."
         ),
-        lead=f"Observed validation labels, after epoch {last['epoch']}, in per cent"
+        lead=f"Observed validation labels, after epoch {last.epoch}, in per cent"
         " (coverage: a count).",
     )
 
 
 def class_section(record: Record, others: Sequence[Record]) -> str:
     """AP and F1 of every class; without a test, how often each class was observed."""
-    if not record.final:
+    if record.scores is None or record.final is None:
         return _observed_section(record)
-    per_class = record.final["per_class"]
-    names = record.scores["classes"]
+    per_class = record.final.per_class
+    names = record.scores.classes
     betas = _betas(record)
-    limits = _thresholds(record)
-    own = "thresholds" in record.scores
+    limits, own = record.scores.thresholds, record.scores.own_thresholds
     rival = _rival(record, others)
-    images = record.scores["images"]
-    order = sorted(range(len(names)), key=lambda c: (-per_class["support"][c], names[c]))
+    beside = None if rival is None or rival.final is None else rival.final.per_class
+    images = record.scores.images
+    order = sorted(range(len(names)), key=lambda c: (-per_class.support[c], names[c]))
     rows = []
     for c in order:
-        ap, f1 = per_class["average_precision"][c], per_class["f1"][c]
-        dot = None if rival is None else rival.final["per_class"]["average_precision"][c]
-        support = per_class["support"][c]
-        drawn = bar(ap or 0.0, tick=support / images, dot=dot) + bar(f1 or 0.0, style="second")
+        ap, f1 = _known(per_class.average_precision[c]), float(per_class.f1[c])
+        dot = None if beside is None else _known(beside.average_precision[c])
+        support = int(per_class.support[c])
+        drawn = bar(ap or 0.0, tick=support / images, dot=dot) + bar(f1, style="second")
         told = (
             "" if dot is None else f' title="{esc(rival.method if rival else "")}: {100 * dot:.1f}"'
         )
@@ -162,7 +164,7 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
             f"{f'<td>{limits[c]:g}</td>' if own else ''}</tr>"
         )
     keys = ['<li><b class="swatch"></b>average precision</li>']
-    keys.append(f'<li><b class="swatch second"></b>F1 at the {_threshold(record)}</li>')
+    keys.append(f'<li><b class="swatch second"></b>F1 at the {_threshold(record.scores)}</li>')
     keys.append('<li><b class="swatch tick"></b>a random guess</li>')
     if rival is not None:
         keys.append(f'<li><b class="swatch dot"></b>average precision of {esc(rival.method)}</li>')
@@ -173,21 +175,21 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         "Classes",
         f'<ul class="legend">{"".join(keys)}</ul>',
         table(head, rows, label="Scores per class", style="classes"),
-        lead=f"The {esc(record.shown('network'))} after the last epoch, most frequent class first."
-        " Flip rate: share of a class's true training labels that nobody recorded.",
+        lead=f"The {esc(record.shown(record.networks[0]))} after the last epoch, most frequent"
+        " class first. Flip rate: share of a class's true training labels that nobody recorded.",
     )
 
 
 def _rival(record: Record, others: Sequence[Record]) -> Record | None:
     """The run to mark beside the bars: AN, or the first that is neither other data nor a bound."""
-    fit = [run for run in others if run.final and record.same_test(run) and not run.clean]
+    fit = [run for run in others if record.same_test(run) and not run.clean]
     return next((run for run in fit if run.method == "AN"), fit[0] if fit else None)
 
 
 def _observed_section(record: Record) -> str:
-    counts = record.labels.get("observed_counts")
-    if not counts:
+    if record.labels is None:
         return ""
+    counts = record.labels.observed_counts
     top = max(*counts, 1)
     pairs = sorted(zip(record.classes, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))
     rows = [
@@ -206,32 +208,31 @@ def _observed_section(record: Record) -> str:
 
 def noise_section(record: Record) -> str:
     """Flip rates in the form of the paper's Table I, and how many labels an image truly has."""
-    rates = record.labels.get("flip_rates")
-    if not rates:
+    labels = record.labels
+    if labels is None or labels.flip_rates is None:
         return ""
-    counts = record.labels["observed_counts"]
+    rates, betas = labels.flip_rates, _betas(record)
     rows = [
         f'<tr><th scope="row">{clamped(name)}</th><td>{support:,}</td><td>{seen:,}</td>'
-        f'<td class="bars">{bar(beta or 0.0, style="third")}</td><td>{_rate(beta)}</td></tr>'
-        for name, support, seen, beta in zip(
-            record.classes, rates["support"], counts, rates["beta"], strict=True
+        f'<td class="bars">{bar(betas[name] or 0.0, style="third")}</td>'
+        f"<td>{_rate(betas[name])}</td></tr>"
+        for name, support, seen in zip(
+            labels.classes, rates.support.tolist(), labels.observed_counts, strict=True
         )
     ]
     foot = [
         f'<tr><th scope="row">{name}</th><td>–</td><td>–</td><td class="bars"></td>'
-        f"<td>{_rate(rates[key])}</td></tr>"
-        for key, name in (("micro", "Micro average"), ("macro", "Macro average"))
+        f"<td>{_rate(_known(mean))}</td></tr>"
+        for mean, name in ((rates.micro, "Micro average"), (rates.macro, "Macro average"))
     ]
     head = ["Class", "Support", "Observed", '<span class="hidden">Bars</span>', "β"]
     lead = "Share β of the true labels of the training images that were not observed."
-    if rates["wrong"]:
-        lead += (
-            f" {rates['wrong']:,} observed labels ({100 * rates['wrong_share']:.1f} %) are wrong."
-        )
-    cardinality = rates["cardinality"]
+    if rates.wrong:
+        lead += f" {rates.wrong:,} observed labels ({100 * rates.wrong_share:.1f} %) are wrong."
+    cardinality = rates.cardinality.tolist()
     while cardinality and not cardinality[-1]:
         cardinality = cardinality[:-1]
-    mean = rates["mean_cardinality"]
+    mean = _known(rates.mean_cardinality)
     chart = column_chart(
         cardinality,
         [str(i) for i in range(len(cardinality))],
@@ -249,8 +250,14 @@ def noise_section(record: Record) -> str:
 
 
 def _betas(record: Record) -> dict[str, float | None]:
-    rates = record.labels.get("flip_rates")
-    return dict(zip(record.classes, rates["beta"], strict=True)) if rates else {}
+    labels = record.labels
+    if labels is None or labels.flip_rates is None:
+        return {}
+    return dict(zip(labels.classes, map(_known, labels.flip_rates.beta), strict=True))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def _rate(value: float | None) -> str:

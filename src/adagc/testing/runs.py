@@ -22,6 +22,7 @@ from adagc.testing.tiny import make_collection, make_labels, make_text
 from adagc.training import checkpoint
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.training.records import EpochRecord
 from adagc.training.runs import Run
 from adagc.types import Batch, Losses, Progress, Task
 
@@ -189,8 +190,8 @@ class _EnoughError(Exception):
 def _interrupted(place: Place, method: Method, epoch: int, settings: Mapping[str, Any]) -> None:
     """A run that ends with this epoch as if it were killed."""
 
-    def stop(line: Mapping[str, Any]) -> None:
-        if line["epoch"] == epoch:
+    def stop(line: EpochRecord) -> None:
+        if line.epoch == epoch:
             raise _EnoughError
 
     try:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
-from adagc.atomic import replacing
 from adagc.errors import AdagcError
+from adagc.training.folders import Folder
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
+def save(folder: Folder, name: str, state: dict[str, Any]) -> None:
     """Write tensors and plain values."""
-    with replacing(path) as (temporary,):
-        torch.save(state, temporary)
+    with folder.replacing(name) as target:
+        torch.save(state, target)
 
 
-def load(path: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Read a checkpoint; tensors and plain values only."""
+def load(path: Path | BinaryIO, device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Read a checkpoint from a file or from memory; tensors and plain values only."""
     try:
         state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError:

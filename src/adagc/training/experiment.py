@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from adagc import ranks
-from adagc.atomic import write_text
 from adagc.datasets.collection import Collection
 from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
@@ -30,10 +30,11 @@ from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, observe
 from adagc.training.oracle import Oracle, Pair
+from adagc.training.records import EpochRecord, ImageCounts, LabelSummary, ModelRecord
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of
 from adagc.training.settings import Settings
-from adagc.types import Losses, Progress, Task
+from adagc.types import Losses, NetworkRole, Progress, Task, with_role
 
 log = logging.getLogger(__name__)
 
@@ -46,20 +47,20 @@ def options_of(method: Method) -> dict[str, Any]:
 def train(
     config: RunConfig,
     method: Method,
-    out: Path | str,
+    out: Path | str | None = None,
     *,
     resume: bool = False,
     collection: Collection | None = None,
     labels: LabelTable | Path | str | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
-    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Run:
-    """Train a method as configured and leave a complete run folder, scores included.
+    """Train a method as configured and leave a complete run, scores included.
 
     Args:
         config: All settings.
         method: Freshly built; `setup` is called here.
-        out: The run folder.
+        out: The run folder; without one nothing is written, and the run is in memory only.
         resume: Continue what is there.
         collection: An already opened data set, instead of opening the configured one; the label
             file that came with it is not read again.
@@ -67,6 +68,8 @@ def train(
         on_step: Called after every optimiser step.
         on_epoch: Called with every line of the history.
     """
+    if out is None and resume:
+        raise UsageError("only a run with a folder can be continued: give the folder (out)")
     table = labels if isinstance(labels, LabelTable) else None
     if labels is not None:
         config = replace(config, labels=None if table is not None else str(labels))
@@ -93,11 +96,11 @@ def train(
     network = fresh(config.seed)
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
     record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
-    if ranks.rank() == 0:
-        begun = Run.start(out, record, resume=resume, contents=contents(record))
-        _note_inputs(begun, collection, observed)
+    if ranks.rank() == 0 or out is None:
+        run = Run.start(out, record, resume=resume, contents=contents(record))
+        _note_inputs(run, collection, observed)
     ranks.wait()
-    run = Run.open(out)
+    run = run if out is None else Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
@@ -108,7 +111,7 @@ def train(
         images,
         observed.train,
         Validation(observed.val, observed.values[observed.val]),
-        run.folder,
+        run.files,
         settings,
         resume=resume,
         fabric=fabric,
@@ -119,18 +122,18 @@ def train(
     if ranks.rank() != 0:
         ranks.wait()  # for the rank that saves and tests
         return run
-    deployed = trained.networks["network"]
+    name = with_role(trained.roles, NetworkRole.DEPLOYED)
+    assert name is not None  # as `reported_by` makes sure
+    deployed = trained.networks[name]
     assert isinstance(deployed, Classifier)
-    save_model(
-        run.folder,
-        deployed,
-        extra={
-            "method": method.title,
-            "best_epoch": trained.best_epoch,
-            "epochs": config.epochs,
-            "training_seconds": round(trained.seconds, 1),
-        },
+    made = ModelRecord(
+        method=method.title,
+        best_epoch=trained.best_epoch,
+        epochs=config.epochs,
+        training_seconds=round(trained.seconds, 1),
+        roles=trained.roles,
     )
+    save_model(run.files.models, deployed, extra=made.to_dict())
     if testable:
         evaluate(run, collection=collection)
     ranks.wait()
@@ -140,18 +143,21 @@ def train(
 def _note_inputs(run: Run, collection: Collection, observed: Observed) -> None:
     """Write down labels and splits; a run that continues must find the same ones."""
     split = split_text(collection)
-    if not run.path("labels.json").exists():
-        write_labels(observed.table, run.path("labels.csv"))
-        write_text(run.path("split.csv"), split)
-        run.write_json("labels.json", describe_labels(collection, observed))
+    before = run.labels
+    if before is None:
+        text = io.StringIO(newline="")
+        write_labels(observed.table, text)
+        run.files.write("labels.csv", text.getvalue())
+        run.files.write("split.csv", split)
+        run.write_json("labels.json", describe_labels(collection, observed).to_dict())
         return
-    if run.read_json("labels.json")["hash"] != observed.table.hash:
+    if before.hash != observed.table.hash:
         what = "labels (hash in labels.json): use the same label file"
-    elif run.path("split.csv").read_text(encoding="utf-8") != split:
+    elif run.files.read("split.csv").decode() != split:
         what = "images or another split (split.csv): use the same images"
     else:
         return
-    raise UsageError(f"{run.folder} was started with other {what}, or choose another --out")
+    raise UsageError(f"{run} was started with other {what}, or choose another --out")
 
 
 def make_task(
@@ -208,27 +214,27 @@ def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
     return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float32))
 
 
-def describe_labels(collection: Collection, observed: Observed) -> dict[str, Any]:
+def describe_labels(collection: Collection, observed: Observed) -> LabelSummary:
     """What labels.json says of the observed labels."""
-    train = observed.values[observed.train]
-    record: dict[str, Any] = {
-        "hash": observed.table.hash,
-        "source": Path(observed.table.source).name if observed.table.source else None,
-        **observed.table.meta,
-        "classes": list(collection.classes),
-        "images": {
-            "train": len(observed.train),
-            "val": len(observed.val),
-            "test": len(collection.splits.get("test", ())),
-            "left_out": observed.left_out,
-        },
-        "observed_counts": (train > 0).sum(axis=0).tolist(),
-    }
+    train, table = observed.values[observed.train], observed.table
     known = collection.has_truth(observed.train)
+    rates = None
     if collection.truth is not None and known.any():
-        clean = collection.truth[observed.train]
-        record["flip_rates"] = flip_rates(clean[known], train[known]).to_dict()
-    return record
+        rates = flip_rates(collection.truth[observed.train][known], train[known])
+    return LabelSummary(
+        hash=table.hash,
+        classes=collection.classes,
+        images=ImageCounts(
+            train=len(observed.train),
+            val=len(observed.val),
+            test=len(collection.splits.get("test", ())),
+            left_out=observed.left_out,
+        ),
+        observed_counts=tuple((train > 0).sum(axis=0).tolist()),
+        source=table.meta.get("source") or (Path(table.source).name if table.source else None),
+        flip_rates=rates,
+        meta=table.meta,
+    )
 
 
 __all__ = ["config_of", "evaluate", "open_configured", "predictions_of", "train"]

@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-from adagc.atomic import write_text
+from adagc.training.folders import Folder
+from adagc.training.records import EpochRecord, parse_history
+
+NAME = "history.jsonl"
 
 
 class History:
     """history.jsonl: one line per epoch; lines of epochs that were never finished are dropped."""
 
-    def __init__(self, path: Path, keep: int) -> None:
-        self.path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        kept = []
-        for text in lines:
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:  # the line that was being written when the run was killed
-                continue
-            if line["epoch"] <= keep:
-                kept.append(text)
-        write_text(path, "".join(f"{text}\n" for text in kept))
+    def __init__(self, folder: Folder, keep: int) -> None:
+        self.folder = folder
+        content = folder.read(NAME) if folder.exists(NAME) else b""
+        lines = parse_history(content, NAME if folder.place is None else str(folder.path(NAME)))
+        # As they were written, which may have been in another format.
+        folder.write(NAME, "".join(line for line, record in lines if record.epoch <= keep))
 
-    def append(self, line: dict[str, Any]) -> None:
+    def append(self, record: EpochRecord) -> None:
         """Add one epoch."""
-        with self.path.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(line) + "\n")
+        self.folder.append(NAME, json.dumps(record.to_dict()) + "\n")
 
 
-def tensorboard(folder: Path, first: int) -> Any:
-    """A writer if TensorBoard is installed."""
+def tensorboard(folder: Folder, first: int) -> Any:
+    """A writer if TensorBoard is installed and there is a folder to write to."""
+    if folder.place is None:
+        return None
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(log_dir=str(folder / "tensorboard"), purge_step=first)
+    return SummaryWriter(log_dir=str(folder.path("tensorboard")), purge_step=first)
 
 
-def log_scalars(writer: Any, line: dict[str, Any]) -> None:
-    """One history line for TensorBoard."""
-    epoch = line["epoch"]
-    for name, value in line["losses"].items():
-        writer.add_scalar(f"loss/{name}", value, epoch)
-    for name, scores in line["noisy"].items():
-        writer.add_scalar(f"noisy_mAP/{name}", scores["mean_average_precision"], epoch)
-    for name, scores in line.get("oracle", {}).get("validation", {}).items():
-        writer.add_scalar(f"oracle_mAP/{name}", scores["mean_average_precision"], epoch)
+def log_scalars(writer: Any, record: EpochRecord) -> None:
+    """One epoch for TensorBoard."""
+    for name, value in record.losses.items():
+        writer.add_scalar(f"loss/{name}", value, record.epoch)
+    clean = {} if record.oracle is None else record.oracle.validation
+    for kind, networks in (("noisy", record.noisy), ("oracle", clean)):
+        for name, scores in networks.items():
+            writer.add_scalar(f"{kind}_mAP/{name}", scores.mean_average_precision, record.epoch)

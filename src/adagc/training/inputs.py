@@ -53,8 +53,8 @@ def split_text(collection: Collection) -> str:
 
 def rows_of_split(run: Run, collection: Collection, split: str) -> NDArray[np.int64]:
     """The rows of the images that this run set apart under this name, and no others."""
-    with run.path("split.csv").open(encoding="utf-8", newline="") as file:
-        lines = list(csv.reader(file))[1:]
+    text = io.StringIO(run.files.read("split.csv").decode(), newline="")
+    lines = list(csv.reader(text))[1:]
     names = [name for name, part in lines if part == split]
     if not names:
         parts = dict.fromkeys(part for _, part in lines)

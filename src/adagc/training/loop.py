@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +19,9 @@ from adagc.inference import predict
 from adagc.methods.base import Method
 from adagc.training.batches import Batches
 from adagc.training.fabric import make_fabric
+from adagc.training.folders import Folder
 from adagc.training.history import History, log_scalars, tensorboard
+from adagc.training.records import EpochRecord, NamedRole, OracleRecord, Summary
 from adagc.training.settings import Settings
 from adagc.training.snapshots import Snapshots, save_weights
 from adagc.training.trainer import OnStep, Trainer, progress_at
@@ -35,14 +36,15 @@ class Observer(Protocol):
         self,
         predictions: dict[str, NDArray[np.float32]],
         estimates: NDArray[np.float32] | None,
-    ) -> dict[str, Any]: ...
+    ) -> OracleRecord: ...
 
 
 @dataclass
 class Trained:
     """What the loop leaves: the networks of the last epoch and where the best ones are."""
 
-    networks: dict[str, nn.Module]  # last epoch, "network" is the deployed one
+    networks: dict[str, nn.Module]  # last epoch
+    roles: dict[str, NamedRole]  # of these networks
     best_epoch: dict[str, int]  # by each network's own noisy validation mAP
     seconds: float
 
@@ -54,14 +56,14 @@ def fit(
     images: SceneDataset,
     rows: NDArray[np.int64],
     validation: Validation,
-    folder: Path,
+    folder: Folder,
     settings: Settings,
     *,
     resume: bool = False,
     fabric: Fabric | None = None,
     observer: Observer | None = None,
     on_step: OnStep | None = None,
-    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Trained:
     """Train and leave checkpoints and a history in `folder`.
 
@@ -89,7 +91,7 @@ def fit(
     state = Snapshots(network, method, trainer.optimiser, trainer.averaged, writes=writes)
     first = state.load(folder) + 1 if resume else 1
     ranks.wait()  # until all have read what the first rank may now write
-    history = History(folder / "history.jsonl", keep=first - 1) if writes else None
+    history = History(folder, keep=first - 1) if writes else None
     writer = tensorboard(folder, first) if writes else None
 
     for epoch in range(first, settings.epochs + 1):
@@ -102,17 +104,13 @@ def fit(
                 method.deployed(network), images, rows, device=fabric.device, together=True
             )
             method.review(torch.from_numpy(seen).to(fabric.device), progress)
-        networks = trainer.reported()
+        networks, roles = trainer.reported()
         judged = judge(networks, method.watched(network), images, validation, fabric.device)
-        line: dict[str, Any] = {
-            "epoch": epoch,
-            "losses": losses,
-            "noisy": {name: scores.summary() for name, scores in judged.noisy.items()},
-            "learning_rate": trainer.learning_rate,
-        }
+        rate = trainer.learning_rate  # before a snapshot brings another one back
+        oracle = None
         if observer is not None:
             estimates = method.estimates()
-            line["oracle"] = observer(
+            oracle = observer(
                 dict(judged.probabilities),
                 None if estimates is None else estimates.cpu().numpy(),
             )
@@ -126,11 +124,19 @@ def fit(
         elif verdict is Verdict.RESTART:
             trainer.restart(method.chosen(network))
             method.restarted(network, progress)
-        line["verdict"] = verdict.value
-        line["status"] = method.status()
-        line["train_seconds"] = round(trained, 3)
-        line["seconds"] = round(time.perf_counter() - began, 3)
-        state.seconds += line["seconds"]
+        line = EpochRecord(
+            epoch=epoch,
+            losses=losses,
+            noisy={name: Summary(scores.summary()) for name, scores in judged.noisy.items()},
+            roles=roles,
+            learning_rate=rate,
+            oracle=oracle,
+            verdict=verdict,
+            status=method.status(),
+            train_seconds=round(trained, 3),
+            seconds=round(time.perf_counter() - began, 3),
+        )
+        state.seconds += line.seconds
         if history is not None:
             history.append(line)
         state.save(folder, epoch)
@@ -141,11 +147,11 @@ def fit(
 
     if writer is not None:
         writer.close()
-    networks = trainer.reported()
+    networks, roles = trainer.reported()
     if writes:
         for name, candidate in networks.items():
             save_weights(folder, name, "last", candidate)
-    return Trained(networks, dict(state.best_epoch), state.seconds)
+    return Trained(networks, roles, dict(state.best_epoch), state.seconds)
 
 
 def _verdict(

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from adagc.atomic import write_bytes
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.inference import predict
 from adagc.metrics import score
-from adagc.models import THRESHOLD, Classifier, ModelSpec, load_model
-from adagc.models.tensors import read_safetensors
+from adagc.models import ModelSpec
 from adagc.training.fabric import make_fabric
 from adagc.training.inputs import config_of, open_configured, rows_of_split
 from adagc.training.network import suited
+from adagc.training.records import Choice, TestedEpoch, TestedNetwork, TestRecord
 from adagc.training.runs import Run
+from adagc.training.snapshots import saved_weights
 
 _CLEAN = "clean"  # beside the probabilities
 
@@ -34,61 +34,57 @@ def evaluate(
     absent: str | None = None,
     root: str | None = None,
     truth: str | None = None,
-) -> dict[str, Any]:
+) -> TestRecord:
     """Score every network of a run on clean labels and write scores.json.
 
     This is the one place where clean labels of the test images are read.
     """
     if not run.finished:
-        raise AdagcError(f"{run.folder} is not finished: adagc train --resume completes it")
+        raise AdagcError(f"{run} is not finished: adagc train --resume completes it")
     config = config_of(run)
     config = replace(config, root=root or config.root, truth=truth or config.truth)
     collection = collection or open_configured(config)
     if collection.truth is None:
         raise AdagcError("this data has no clean labels to evaluate against: give --truth FILE")
-    model = load_model(run.folder)
+    model = run.model()
     rows = rows_of_split(run, collection, split)
     images = suited(collection.images, plain=model.spec.is_plain, head=model.spec.head)
     clean = clean_labels(replace(collection, images=images), model.spec, rows)
     check_classes(collection, rows, absent or config.absent)
     device = make_fabric(config).device
     model = model.to(device)
-    description = run.read_json("model.json")["extra"]
+    made = run.made
     predictions: dict[str, NDArray[Any]] = {}
-    table: dict[str, Any] = {}
-    for path in sorted((run.folder / "weights").glob("*.safetensors")):
-        name, _, which = path.stem.rpartition("-")
-        if name not in description["best_epoch"]:
+    table: dict[str, dict[Choice, TestedEpoch]] = {}
+    for name, which, weights in saved_weights(run.files):
+        if name not in made.best_epoch:
             continue
-        model.load_state_dict(read_safetensors(path)[0])
+        model.load_state_dict(weights)
         values = predict(model, images, rows, device=device)
         scores = score(clean, values, model.thresholds.cpu().numpy(), absent="skip")
-        epoch = config.epochs if which == "last" else description["best_epoch"][name]
-        table.setdefault(name, {})[which] = {"epoch": epoch, **scores.to_dict()}
+        choice: Choice = "last" if which == "last" else "best"
+        epoch = config.epochs if choice == "last" else made.best_epoch[name]
+        table.setdefault(name, {})[choice] = TestedEpoch(epoch, scores)
         predictions[f"{name}-{which}"] = values
     # So that runs can be compared image by image without opening their data again.
     predictions[_CLEAN] = clean.astype(np.uint8)
-    result = {
-        "split": split,
-        "images": len(rows),
-        **_thresholds(model),
-        "classes": list(model.spec.classes),
-        "method": description["method"],
-        "networks": table,
-    }
+    result = TestRecord(
+        split=split,
+        images=len(rows),
+        thresholds=tuple(model.short_thresholds()),
+        classes=model.spec.classes,
+        method=made.method,
+        networks={
+            name: TestedNetwork(made.roles[name].role, made.roles[name].title, epochs)
+            for name, epochs in table.items()
+        },
+    )
     suffix = "" if split == "test" else f"-{split}"
     # Safetensors writes memory as it lies: rows and columns must lie in the usual order.
     ordered = {name: np.ascontiguousarray(values) for name, values in predictions.items()}
-    write_bytes(run.path(f"predictions{suffix}.safetensors"), save_arrays(ordered))
-    run.write_json(f"scores{suffix}.json", result)
+    run.files.write(f"predictions{suffix}.safetensors", save_arrays(ordered))
+    run.write_json(f"scores{suffix}.json", result.to_dict())
     return result
-
-
-def _thresholds(model: Classifier) -> dict[str, Any]:
-    """One number where all classes have the usual one, otherwise one for each class."""
-    limits = model.short_thresholds()
-    usual = all(limit == THRESHOLD for limit in limits)
-    return {"threshold": THRESHOLD} if usual else {"thresholds": limits}
 
 
 def clean_labels(
@@ -140,18 +136,15 @@ def truth_of(run: Run, split: str = "test") -> NDArray[np.bool_]:
     """(N, C) the clean labels that the saved probabilities were scored with."""
     found = _tested(run, split).get(_CLEAN)
     if found is None:
-        raise AdagcError(f"{run.folder} was tested before: run  adagc evaluate {run.folder}")
+        raise AdagcError(f"{run} was tested before: run  adagc evaluate {run}")
     return found.astype(bool)
 
 
 def _tested(run: Run, split: str) -> dict[str, NDArray[Any]]:
-    suffix = "" if split == "test" else f"-{split}"
-    path = run.path(f"predictions{suffix}.safetensors")
-    if not path.exists():
-        raise AdagcError(f"{run.folder} has no predictions: run  adagc evaluate {run.folder}")
+    name = f"predictions{'' if split == 'test' else f'-{split}'}.safetensors"
+    if not run.exists(name):
+        raise AdagcError(f"{run} has no predictions: run  adagc evaluate {run}")
     try:
-        return dict(load_arrays(path))
+        return dict(load_arrays(run.files.read(name)))
     except (SafetensorError, OSError) as error:
-        raise AdagcError(
-            f"{path} is damaged ({error}): run  adagc evaluate {run.folder}"
-        ) from error
+        raise AdagcError(f"{run}/{name} is damaged ({error}): run  adagc evaluate {run}") from error

@@ -62,7 +62,8 @@ class Settings(_Part):
         precision: Number format of the computation; auto uses bfloat16 on GPUs that have it and
             32-bit numbers elsewhere.
         average: Momentum, below 1, of an averaged copy of the network that is scored beside it.
-            Any method can have one, which keeps comparisons with teachers fair. None by default.
+            Any method can have one, which keeps comparisons fair with those that bring an average
+            of their own. None by default.
         seed: Seed of everything random in training: first weights, order of the images,
             augmentation, dropout.
         accelerator: Device that computes; auto takes a GPU if there is one.

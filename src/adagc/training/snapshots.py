@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from safetensors.torch import save
-from torch import nn
+from safetensors.torch import load, save
+from torch import Tensor, nn
 
 from adagc import ranks
-from adagc.atomic import write_bytes
 from adagc.errors import AdagcError
 from adagc.methods.base import Method
 from adagc.methods.state import AveragedNetwork
+from adagc.models.tensors import read_safetensors
 from adagc.training import checkpoint
+from adagc.training.folders import Folder
 from adagc.types import Scores
+
+_WEIGHTS, _SUFFIX = "weights", ".safetensors"
 
 
 class Snapshots:
@@ -56,12 +58,13 @@ class Snapshots:
         if self.averaged is not None and state["averaged"] is not None:
             self.averaged.load_state_dict(state["averaged"])
 
-    def save(self, folder: Path, epoch: int) -> None:
-        """Write the end of an epoch."""
-        if not self.writes:
+    def save(self, folder: Folder, epoch: int) -> None:
+        """Write the end of an epoch, for a process that continues the run."""
+        if not self.writes or folder.place is None:
             return
         checkpoint.save(
-            folder / "last.ckpt",
+            folder,
+            "last.ckpt",
             {
                 **self._core(),
                 "epoch": epoch,
@@ -71,12 +74,11 @@ class Snapshots:
             },
         )
 
-    def load(self, folder: Path) -> int:
+    def load(self, folder: Folder) -> int:
         """Take up the last finished epoch and return its number; 0 if there is none yet."""
-        path = folder / "last.ckpt"
-        if not path.exists():
+        if not folder.exists("last.ckpt"):
             return 0
-        state = checkpoint.load(path)
+        state = checkpoint.load(folder.opened("last.ckpt"))
         try:
             self._load_core(state)
             self.best_epoch = dict(state["best_epoch"])
@@ -85,23 +87,23 @@ class Snapshots:
             return int(state["epoch"])
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise AdagcError(
-                f"{path} does not fit this run: it was written by another version of adagc or for"
-                " another network; choose another --out"
+                f"{folder}/last.ckpt does not fit this run: it was written by another version of"
+                " adagc or for another network; choose another --out"
             ) from error
 
-    def keep(self, folder: Path) -> None:
-        """Snapshot for a later `restore`; on disk, so that it survives an interruption."""
-        if self.writes:
-            checkpoint.save(folder / "keep.ckpt", self._core())
+    def keep(self, folder: Folder) -> None:
+        """Snapshot for a later `restore`; on disk it survives an interruption."""
+        if self.writes or folder.place is None:  # ranks share what is on disk alone
+            checkpoint.save(folder, "keep.ckpt", self._core())
         ranks.wait()
 
-    def restore(self, folder: Path) -> None:
+    def restore(self, folder: Folder) -> None:
         """Go back to the snapshot."""
-        self._load_core(checkpoint.load(folder / "keep.ckpt"))
+        self._load_core(checkpoint.load(folder.opened("keep.ckpt")))
 
     def note_best(
         self,
-        folder: Path,
+        folder: Folder,
         epoch: int,
         networks: Mapping[str, nn.Module],
         noisy: Mapping[str, Scores],
@@ -115,14 +117,20 @@ class Snapshots:
                     save_weights(folder, name, "best", networks[name])
 
 
-def weights_path(folder: Path, name: str, which: str) -> Path:
-    """Where the weights of this network at this epoch ("last" or "best") are."""
-    return folder / "weights" / f"{name}-{which}.safetensors"
-
-
-def save_weights(folder: Path, name: str, which: str, network: nn.Module) -> None:
-    """Write one network's weights whole or not at all."""
-    path = weights_path(folder, name, which)
-    path.parent.mkdir(exist_ok=True)
+def save_weights(folder: Folder, name: str, which: str, network: nn.Module) -> None:
+    """Write the weights of a network at this epoch ("last" or "best")."""
     tensors = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
-    write_bytes(path, save(tensors))  # files of `save_file` can be read by their owner only
+    # Bytes, because files of `save_file` can be read by their owner only.
+    folder.write(f"{_WEIGHTS}/{name}-{which}{_SUFFIX}", save(tensors))
+
+
+def saved_weights(folder: Folder) -> Iterator[tuple[str, str, dict[str, Tensor]]]:
+    """Name, epoch ("last" or "best") and weights of all that were saved, by name."""
+    for file in folder.names(_WEIGHTS):
+        name, _, which = file.removeprefix(f"{_WEIGHTS}/").removesuffix(_SUFFIX).rpartition("-")
+        if not file.endswith(_SUFFIX):
+            continue  # left by a kill while it was being written
+        if folder.place is None:
+            yield name, which, load(folder.read(file))
+        else:
+            yield name, which, read_safetensors(folder.path(file))[0]

@@ -13,11 +13,12 @@ from torch import nn
 
 from adagc import ranks
 from adagc.errors import TrainingError
-from adagc.methods.base import Method
+from adagc.methods.base import Method, reported_by
 from adagc.methods.state import AveragedNetwork
 from adagc.training.batches import Batches, derived_seed
+from adagc.training.records import NamedRole
 from adagc.training.settings import Settings
-from adagc.types import Batch, Losses, Progress
+from adagc.types import Batch, Losses, NetworkRole, Progress, Reported
 
 OnStep = Callable[[Progress, Losses], None]
 
@@ -93,12 +94,13 @@ class Trainer:
         if self.averaged is not None:
             self.averaged.begin_anew(self.network)
 
-    def reported(self) -> dict[str, nn.Module]:
-        """All networks that get a row in the table."""
-        networks = self.method.reported(self.network)
+    def reported(self) -> tuple[dict[str, nn.Module], dict[str, NamedRole]]:
+        """All networks that get a row in the table, and what they are for."""
+        found = reported_by(self.method, self.network)
         if self.averaged is not None:
-            networks["averaged"] = self.averaged.network
-        return networks
+            found["averaged"] = Reported(self.averaged.network, NetworkRole.AVERAGE, "averaged")
+        networks = {name: one.network for name, one in found.items()}
+        return networks, {name: NamedRole.of(one) for name, one in found.items()}
 
     @property
     def learning_rate(self) -> float:

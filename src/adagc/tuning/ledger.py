@@ -117,7 +117,7 @@ class Plan:
         runs = self.folder.glob(f"*/seed{self.seeds[0]}-*/config.yaml")
         for path in sorted(runs, key=lambda path: path.stat().st_mtime_ns):
             try:
-                options = Run.open(path.parent).config["method"]
+                options = Run.open(path.parent).settings.options
             except AdagcError:
                 continue  # damaged: nothing to take up
             point = self._within(options)

@@ -15,6 +15,7 @@ from adagc.bench.failures import failure_of
 from adagc.bench.jobs import Job
 from adagc.bench.results import Choice
 from adagc.errors import UsageError, check_range
+from adagc.training.records import EpochRecord
 
 if TYPE_CHECKING:
     from adagc.methods import Method
@@ -153,7 +154,7 @@ def read(options: Mapping[str, Any], jobs: Sequence[Job], by: Choice) -> Trial:
     state, noisy, seconds, epochs, reason = state_of(jobs), {}, 0.0, 0, ""
     for job in jobs:
         lines = job.run.history
-        seconds += sum(line["seconds"] for line in lines)
+        seconds += sum(line.seconds for line in lines)
         epochs += len(lines)
         if job.status == "finished":
             values = [noisy_map(line) for line in lines]
@@ -163,9 +164,9 @@ def read(options: Mapping[str, Any], jobs: Sequence[Job], by: Choice) -> Trial:
     return Trial(dict(options), state, noisy, seconds, epochs, reason)
 
 
-def noisy_map(line: Mapping[str, Any]) -> float:
+def noisy_map(line: EpochRecord) -> float:
     """The one number of an epoch's record that a search goes by."""
-    return float(line["noisy"]["network"]["mean_average_precision"])
+    return line.noisy[line.deployed].mean_average_precision
 
 
 def name_of(options: Mapping[str, Any]) -> str:

@@ -33,11 +33,11 @@ from adagc.tuning.search import (
     noisy_map,
     short,
 )
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_MAP = "mean_average_precision"
 _ENOUGH = 3  # trials; two are always in one order or the other
 
 
@@ -302,14 +302,15 @@ def look_back(jobs: Sequence[Job], by: Choice) -> Hindsight:
     tests, validations = [], []
     for job in jobs:
         run = job.run
-        if run.path("scores.json").exists():
-            tests.append(run.read_json("scores.json")["networks"]["network"][by][_MAP])
+        tested = None if run.scores is None else run.scores.scores_of(NetworkRole.DEPLOYED, by)
+        if tested is not None:
+            tests.append(tested.mean_average_precision)
         history = run.history
         noisy = [noisy_map(line) for line in history]
         line = history[-1 if by == "last" else int(np.argmax(noisy))]
-        validation = line.get("oracle", {}).get("validation")
+        validation = line.clean_of(NetworkRole.DEPLOYED)
         if validation is not None:
-            validations.append(validation["network"][_MAP])
+            validations.append(validation.mean_average_precision)
     return Hindsight(
         test=statistics.mean(tests) if len(tests) == len(jobs) else None,
         validation=statistics.mean(validations) if len(validations) == len(jobs) else None,

@@ -15,6 +15,7 @@ from adagc.bench.scenarios import Scenario
 from adagc.bench.work import BusyError, perform
 from adagc.errors import UsageError
 from adagc.methods import find
+from adagc.training.records import EpochRecord
 from adagc.tuning.ledger import Claim, Ledger, Plan, pause
 from adagc.tuning.search import PRUNED, Sampler, noisy_map, space
 from adagc.tuning.study import Study, study_of
@@ -184,11 +185,10 @@ def _train(plan: Plan, claim: Claim, number: int, tell: Listener) -> None:
     """One job; while another process has it, wait."""
     job, said = claim.jobs[number], False
 
-    def on_epoch(line: dict[str, Any]) -> None:
-        epoch = int(line["epoch"])
-        claim.report(number * plan.epochs + epoch - 1, noisy_map(line))
-        tell(Event("epoch", job, epoch=epoch))
-        if plan.pruning and epoch < plan.epochs and claim.hopeless():
+    def on_epoch(line: EpochRecord) -> None:
+        claim.report(number * plan.epochs + line.epoch - 1, noisy_map(line))
+        tell(Event("epoch", job, epoch=line.epoch))
+        if plan.pruning and line.epoch < plan.epochs and claim.hopeless():
             raise _Pruned
 
     while True:
@@ -204,4 +204,4 @@ def _train(plan: Plan, claim: Claim, number: int, tell: Listener) -> None:
 def _catch_up(plan: Plan, claim: Claim, number: int) -> None:
     """Report the epochs that were trained before, by whomever."""
     for line in claim.jobs[number].run.history:
-        claim.report(number * plan.epochs + int(line["epoch"]) - 1, noisy_map(line))
+        claim.report(number * plan.epochs + line.epoch - 1, noisy_map(line))

@@ -86,7 +86,7 @@ def read_labels(
 
 def write_labels(
     table: LabelTable,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | TextIO,
     *,
     format: Format | None = None,  # noqa: A002
 ) -> None:
@@ -94,7 +94,7 @@ def write_labels(
 
     Args:
         table: What to write.
-        path: The file; one that exists is replaced.
+        path: The file; one that exists is replaced. Or where to write the text to instead.
         format: "single", "wide" or "list" (see the module). By default "single" for a
             single-positive table, unless it holds absences (-1), which only the others can say,
             and "wide" for a multi-label one.
@@ -102,7 +102,7 @@ def write_labels(
     Raises:
         LabelFileError: the format cannot say what the table holds, or the file cannot be written.
     """
-    path = Path(path)
+    path = Path(path) if isinstance(path, str | os.PathLike) else path
     if format is None:
         simple = table.kind == "single" and not (table.values == -1).any()
         layout: Format = "single" if simple else "wide"
@@ -216,7 +216,7 @@ def _layout(columns: tuple[str, ...]) -> Format:
     return "wide"
 
 
-def _check_writable(table: LabelTable, path: Path, layout: Format) -> None:
+def _check_writable(table: LabelTable, path: Path | TextIO, layout: Format) -> None:
     if not len(table):
         raise LabelFileError(f"{path}: there is no image to write; label at least one")
     if layout == "single":
@@ -253,8 +253,11 @@ def _csv_line(cells: Sequence[str]) -> str:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
+def _replacing(path: Path | TextIO) -> Iterator[TextIO]:
     """A file under a temporary name that takes its place when all went well."""
+    if not isinstance(path, Path):
+        yield path
+        return
     if path.is_dir():
         raise LabelFileError(f"{path} is a folder; give the name of a file in it")
     try:

@@ -19,6 +19,7 @@ from adagc.paper.figures.reading import NothingToDrawError, Reading
 from adagc.paper.figures.trends import draw_smoothness, draw_trends
 from adagc.paper.figures.variants import draw_by_label, draw_pseudo_labels, draw_triggers
 from adagc.suggest import hint_or_list
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +81,7 @@ def draw_all(
     out: Path,
     only: set[str] | None = None,
     *,
-    network: str = "network",
+    role: NetworkRole = NetworkRole.DEPLOYED,
     choice: Choice = "last",
 ) -> dict[str, tuple[Path, Path] | str]:
     """Draw what these results allow into out/<name>.pdf and .png; for the rest, one line why not.
@@ -89,11 +90,11 @@ def draw_all(
         scenario_results: Of benchmarks, ablations or both, in any number.
         out: Folder for the files.
         only: Names of figures; all by default.
-        network: Which of a run's networks is judged on the test images, as in tables.
+        role: Which of a run's networks is judged on the test images, as in tables.
         choice: At its last epoch or at the one with the best noisy validation.
     """
     check_names(sorted(only or ()))
-    reading = Reading(network, choice)
+    reading = Reading(role, choice)
     return {
         name: _draw(drawing, scenario_results, reading, out / name)
         for name, drawing in FIGURES.items()

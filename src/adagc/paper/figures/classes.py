@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,9 @@ def draw_classes(several: Sequence[Results], reading: Reading) -> Figure:
 
 def by_class(results: Results, reading: Reading) -> ByClass | None:
     """The chosen methods of a scenario, those that are there; None without any."""
-    precisions, rates, classes = {}, [], None
+    precisions: dict[str, NDArray[np.float64]] = {}
+    rates: list[NDArray[np.float64]] = []
+    classes: tuple[str, ...] | None = None
     for label in CHOSEN:
         runs = results.of(label) if label in results.labels else []
         tested = [(run, scores) for run in runs if (scores := reading.scores(run)) is not None]
@@ -78,7 +80,8 @@ def by_class(results: Results, reading: Reading) -> ByClass | None:
             continue
         precisions[label] = _mean([scores.per_class.average_precision for _, scores in tested])
         rates += [found for run, _ in tested if (found := _flip_rates(run)) is not None]
-        classes = tested[0][0].run.read_json("scores.json")["classes"]
+        first = tested[0][0].run.scores
+        classes = classes if first is None else first.classes
     if classes is None or not rates:
         return None
     flip_rates = _mean(rates)
@@ -90,13 +93,13 @@ def by_class(results: Results, reading: Reading) -> ByClass | None:
     )
 
 
-def _flip_rates(result: Result) -> list[float] | None:
+def _flip_rates(result: Result) -> NDArray[np.float64] | None:
     """beta_c, the share of a class's images in which nobody named it."""
-    found: Any = result.run.read_json("labels.json").get("flip_rates")
-    return [math.nan if beta is None else beta for beta in found["beta"]] if found else None
+    labels = result.run.labels
+    return None if labels is None or labels.flip_rates is None else labels.flip_rates.beta
 
 
-def _mean(several: Sequence[Sequence[float] | NDArray[np.float64]]) -> NDArray[np.float64]:
+def _mean(several: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Over seeds, where there is a value."""
     values = np.array(several, np.float64)
     known = ~np.isnan(values)

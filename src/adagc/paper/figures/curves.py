@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adagc.paper.figures.frame import look
+from adagc.training.records import EpochRecord
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-History = Sequence[Mapping[str, Any]]
+History = Sequence[EpochRecord]
+Quantity = Callable[[EpochRecord], float | None]  # a fraction that an epoch may know
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,12 @@ class Curve:
         return values
 
 
-def curve(histories: Iterable[History], *keys: str) -> Curve | None:
-    """What histories say under these keys, at the epochs that all of them have.
+def curve(histories: Iterable[History], quantity: Quantity) -> Curve | None:
+    """What histories say of a quantity, at the epochs that all of them have.
 
     Histories that never say it are left out; None if that leaves nothing.
     """
-    found = [_numbers(history, keys) for history in histories]
+    found = [_numbers(history, quantity) for history in histories]
     found = [numbers for numbers in found if numbers]
     if not found:
         return None
@@ -48,23 +51,37 @@ def curve(histories: Iterable[History], *keys: str) -> Curve | None:
     return Curve(np.array(epochs, np.int64), np.array(values, np.float64))
 
 
-def _numbers(history: History, keys: Sequence[str]) -> dict[int, float]:
+def _numbers(history: History, quantity: Quantity) -> dict[int, float]:
     """Epoch to value."""
-    found = {}
-    for line in history:
-        value: Any = line
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None:
-            found[int(line["epoch"])] = float(value)
-    return found
+    values = {line.epoch: quantity(line) for line in history}
+    return {epoch: value for epoch, value in values.items() if value is not None}
+
+
+def noisy_map(role: NetworkRole) -> Quantity:
+    """Validation mAP of the network in this role on the observed labels."""
+
+    def read(line: EpochRecord) -> float | None:
+        scores = line.noisy_of(role)
+        return None if scores is None else scores.mean_average_precision
+
+    return read
+
+
+def clean_map(role: NetworkRole) -> Quantity:
+    """Validation mAP of the network in this role on clean labels."""
+
+    def read(line: EpochRecord) -> float | None:
+        scores = line.clean_of(role)
+        return None if scores is None else scores.mean_average_precision
+
+    return read
 
 
 def starts(histories: Iterable[History]) -> list[int]:
     """Epochs after which calibration began, one or more for several seeds."""
     found = set()
     for history in histories:
-        after = [line.get("status", {}).get("triggered_after") for line in history]
+        after = [line.status.get("triggered_after") for line in history]
         found |= {int(epoch) for epoch in after if epoch is not None}
     return sorted(found)
 

@@ -44,9 +44,11 @@ def _cardinalities(several: Sequence[Results]) -> dict[tuple[int, ...], list[str
         if any(results.scenario in names for names in found.values()):
             continue
         for result in results.finished:
-            rates = result.run.read_json("labels.json").get("flip_rates")
-            if rates and sum(rates["cardinality"]):
-                found.setdefault(tuple(rates["cardinality"]), []).append(results.scenario)
+            labels = result.run.labels
+            rates = None if labels is None else labels.flip_rates
+            if rates is not None and rates.cardinality.sum():
+                counts = tuple(rates.cardinality.tolist())
+                found.setdefault(counts, []).append(results.scenario)
                 break
     return found
 

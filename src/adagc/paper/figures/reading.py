@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adagc.errors import AdagcError
-from adagc.types import Scores
+from adagc.types import NetworkRole, Scores
 
 if TYPE_CHECKING:
     from adagc.bench.results import Choice, Result, Results
@@ -24,14 +24,14 @@ class NothingToDrawError(AdagcError):
 class Reading:
     """Which network of a run is judged on the test images, and at which epoch: as in tables."""
 
-    network: str = "network"
+    role: NetworkRole = NetworkRole.DEPLOYED
     choice: Choice = "last"
 
     def scores(self, result: Result) -> Scores | None:
         """Of one run."""
         from adagc.compare.tables import network_of
 
-        name = network_of(result, self.network)
+        name = network_of(result, self.role)
         return None if name is None else result.scores(name, self.choice)
 
     def accuracies(self, results: Results, label: str) -> dict[int, float]:

@@ -6,28 +6,35 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from adagc.paper.canvas import in_style
-from adagc.paper.figures.curves import Curve, curve, draw_curve, starts
+from adagc.paper.figures.curves import (
+    Curve,
+    Quantity,
+    clean_map,
+    curve,
+    draw_curve,
+    noisy_map,
+    starts,
+)
 from adagc.paper.figures.frame import GREY, Handle, legend_above, panels
 from adagc.paper.figures.reading import FLOOR, OURS, NothingToDrawError, Reading, once
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Result, Results
 
-_MAP = "mean_average_precision"
-_NOISY, _CLEAN = ("noisy",), ("oracle", "validation")
-Lines = Mapping[str, tuple[str, ...]]  # name in the legend -> keys in a line of the history
+Lines = Mapping[str, Quantity]  # by their names in the legend
 
 _TRENDS: Lines = {
-    "student, clean": (*_CLEAN, "network", _MAP),
-    "teacher, clean": (*_CLEAN, "teacher", _MAP),
-    "student, noisy": (*_NOISY, "network", _MAP),
-    "teacher, noisy": (*_NOISY, "teacher", _MAP),
+    "student, clean": clean_map(NetworkRole.DEPLOYED),
+    "teacher, clean": clean_map(NetworkRole.TEACHER),
+    "student, noisy": noisy_map(NetworkRole.DEPLOYED),
+    "teacher, noisy": noisy_map(NetworkRole.TEACHER),
 }
 _SMOOTHNESS: Lines = {
-    "network": (*_NOISY, "network", _MAP),
-    "averaged network": (*_NOISY, "averaged", _MAP),
+    "network": noisy_map(NetworkRole.DEPLOYED),
+    "averaged network": noisy_map(NetworkRole.AVERAGE),
 }
 
 
@@ -83,5 +90,5 @@ def _draw(
 def _read(runs: Sequence[Result], lines: Lines) -> dict[str, Curve]:
     """Those of the lines that the histories know."""
     histories = [result.run.history for result in runs]
-    found = {name: curve(histories, *keys) for name, keys in lines.items()}
+    found = {name: curve(histories, quantity) for name, quantity in lines.items()}
     return {name: one for name, one in found.items() if one is not None}

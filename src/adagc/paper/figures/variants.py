@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adagc.paper.canvas import PAGE, figure, in_style
-from adagc.paper.figures.curves import Curve, curve, draw_curve, starts
+from adagc.paper.figures.curves import Curve, Quantity, clean_map, curve, draw_curve, starts
 from adagc.paper.figures.frame import MOST, Handle, legend_above, lettered
 from adagc.paper.figures.reading import OURS, NothingToDrawError, Reading
+from adagc.training.records import EpochRecord, PseudoLabelQuality
+from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,16 +20,34 @@ if TYPE_CHECKING:
 
     from adagc.bench.results import Results
 
-Quantities = Mapping[str, tuple[str, ...]]  # heading -> keys in a line of the history
+Quantities = Mapping[str, Quantity]  # by their headings
+
+
+def _clean_f1(line: EpochRecord) -> float | None:
+    scores = line.clean_of(NetworkRole.TEACHER)
+    return None if scores is None else scores.mean_f1
+
+
+def _quality(line: EpochRecord) -> PseudoLabelQuality | None:
+    return None if line.oracle is None else line.oracle.pseudo_labels
+
+
+def _pseudo_map(line: EpochRecord) -> float | None:
+    return None if (found := _quality(line)) is None else found.mean_average_precision
+
+
+def _pseudo_f1(line: EpochRecord) -> float | None:
+    """Over entries that nobody looked at, all classes together; there is no mean over them."""
+    return None if (found := _quality(line)) is None else found.f1
+
 
 VALIDATION: Quantities = {
-    "validation mAP": ("oracle", "validation", "teacher", "mean_average_precision"),
-    "validation mF1": ("oracle", "validation", "teacher", "mean_f1"),
+    "validation mAP": clean_map(NetworkRole.TEACHER),
+    "validation mF1": _clean_f1,
 }
 PSEUDO_LABELS: Quantities = {
-    "pseudo-labels: mAP": ("oracle", "pseudo_labels", "mean_average_precision"),
-    # Over entries that nobody looked at, all classes together; histories hold no mean over them.
-    "pseudo-labels: F1": ("oracle", "pseudo_labels", "f1"),
+    "pseudo-labels: mAP": _pseudo_map,
+    "pseudo-labels: F1": _pseudo_f1,
     **VALIDATION,
 }
 TRIGGER_OPTIONS = frozenset({"trigger_epoch", "force_trigger", "minimum_warm_up", "restore"})
@@ -123,7 +143,7 @@ def _read(results: Results, labels: Sequence[str], quantities: Quantities) -> di
     read = {}
     for label in labels:
         histories = [result.run.history for result in results.of(label)]
-        found = {heading: curve(histories, *keys) for heading, keys in quantities.items()}
+        found = {heading: curve(histories, one) for heading, one in quantities.items()}
         known = {heading: one for heading, one in found.items() if one is not None}
         if known:
             read[label] = _Variant(known, starts(histories))

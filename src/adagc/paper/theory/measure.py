@@ -43,7 +43,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import AdagcError, UsageError
+from adagc.training.records import EpochRecord
 from adagc.training.runs import Run
+from adagc.types import NetworkRole, with_role
 
 Floats = NDArray[np.float64]
 _LEVEL = 1e-9  # predictions closer than this are the same
@@ -232,55 +234,58 @@ def measure(run: Run | Path | str, network: str | None = None) -> Theory:
     """
     run = run if isinstance(run, Run) else Run.open(run)
     history = run.history
-    lines = [line for line in history if "classes" in line.get("oracle", {})]
+    lines = [line for line in history if line.oracle is not None and line.oracle.classes]
     if not lines:
         raise AdagcError(_nothing(run, history))
-    there = lines[-1]["oracle"]["classes"]
-    network = network or ("teacher" if "teacher" in there else "network")
+    seen = [line.oracle for line in lines if line.oracle is not None]
+    last, there = lines[-1], seen[-1].classes
+    network = network or with_role(last.roles, NetworkRole.TEACHER) or last.deployed
     if network not in there:
         raise UsageError(f"{run.folder} has no network {network!r}: choose {' or '.join(there)}")
-    labels = run.read_json("labels.json")
-    counts = {key: np.array(value) for key, value in lines[-1]["oracle"]["labels"].items()}
-    judged = counts["true"] > counts["flipped"]
+    labels, counts = run.labels, seen[-1].labels
+    if labels is None or counts is None:
+        raise AdagcError(f"{run.folder} does not say what its labels are: train it again")
+    true, flipped = np.array(counts.true), np.array(counts.flipped)
+    judged = true > flipped
     if not judged.any():
         raise AdagcError(
             f"no class has an observed positive among {run.folder}'s validation images with known"
             " truth: train with more validation images (--split)"
         )
 
-    def stacked(key: str) -> Floats:
-        rows = [line["oracle"]["classes"][network][key] for line in lines]
-        return np.array(rows, dtype=np.float64)[:, judged]  # None becomes NaN
+    own = [oracle.classes[network] for oracle in seen]
 
-    own = run.config.get("method")
+    def stacked(columns: Iterable[Sequence[float | None]]) -> Floats:
+        return np.array(list(columns), dtype=np.float64)[:, judged]  # None becomes NaN
+
     return Theory(
-        title=str(own["title"] if isinstance(own, Mapping) else own),
-        scheme=labels.get("scheme"),
+        title=run.settings.method,
+        scheme=labels.scheme,
         network=network,
-        classes=_pick(labels["classes"], judged),
-        left_out=_pick(labels["classes"], ~judged),
-        support=counts["true"][judged],
-        beta=counts["flipped"][judged] / counts["true"][judged],
-        wrong=int(counts["wrong"].sum()),
-        epochs=tuple(int(line["epoch"]) for line in lines),
-        trigger=history[-1].get("status", {}).get("triggered_after"),
-        clean_ap=stacked("clean_ap"),
-        noisy_ap=stacked("noisy_ap"),
-        alpha=stacked("alpha"),
-        recall=stacked("recall"),
+        classes=_pick(labels.classes, judged),
+        left_out=_pick(labels.classes, ~judged),
+        support=true[judged],
+        beta=flipped[judged] / true[judged],
+        wrong=sum(counts.wrong),
+        epochs=tuple(line.epoch for line in lines),
+        trigger=history[-1].status.get("triggered_after"),
+        clean_ap=stacked(one.clean_ap for one in own),
+        noisy_ap=stacked(one.noisy_ap for one in own),
+        alpha=stacked(one.alpha for one in own),
+        recall=stacked(one.recall for one in own),
     )
 
 
-def _nothing(run: Run, history: Sequence[Mapping[str, Any]]) -> str:
+def _nothing(run: Run, history: Sequence[EpochRecord]) -> str:
     """Why there is nothing to measure, and what to do."""
     if not history:
         return f"{run.folder} has no finished epoch yet: adagc train --resume continues it"
-    if any("validation" in line.get("oracle", {}) for line in history):
+    if any(line.oracle is not None and line.oracle.validation for line in history):
         return (
             f"{run.folder} was trained by a version of adagc that kept no scores per class: train"
             " it again"
         )
-    if not run.config.get("oracle", True):
+    if not run.settings.oracle:
         return f"{run.folder} was trained with --oracle false: train it again with --oracle true"
     return (
         f"{run.folder} knows no clean labels of its validation images: train it again with"
