@@ -29,6 +29,8 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.fabric import make_fabric
 from adagc.training.loop import Settings
+from adagc.training.runs import Run
+from adagc.training.scoring import evaluate, predictions_of
 from adagc.types import Verdict
 from conftest import make_collection, make_labels, make_text
 
@@ -376,3 +378,50 @@ def test_tasks_that_are_not_spread_evenly_are_refused(monkeypatch):
     monkeypatch.delenv("SLURM_NTASKS_PER_NODE", raising=False)
     with pytest.raises(UsageError, match="--ntasks-per-node"):
         make_fabric(Settings(accelerator="cpu"))
+
+
+def train_and_count(labels: str, out: str) -> None:
+    """Once with a folder and once without; the rows that are read after training are counted."""
+    scores = []
+    for place in (f"{out}/run", None):
+        whole = make_collection("images")
+        array = whole.images.gather(np.arange(len(whole.images)))
+        images = Counted(array, bands=whole.images.bands)
+        learner = find("AdaGC")(patience=1, minimum_warm_up=0)
+        last: list[int] = []
+        status = learner.status
+
+        def note(status=status, images=images, last=last):
+            last.append(images.read)  # the last thing that the loop asks of an epoch
+            return status()
+
+        learner.status = note
+        run = train(
+            config(labels, None),
+            learner,
+            place,
+            collection=dataclasses.replace(whole, images=images),
+        )
+        assert run.scores is not None
+        networks = run.scores.networks.items()
+        scores.append({name: tested.epochs["last"].scores.summary() for name, tested in networks})
+        scores.append({"tested": images.read - last[-1]})
+    Path(f"{out}/{ranks.rank()}.json").write_text(json.dumps(scores))
+
+
+def test_all_ranks_share_the_test_also_of_a_run_without_a_folder(tmp_path):
+    labels = str(make_labels(make_collection("images"), tmp_path / "labels.csv"))
+    for world in (1, 2):
+        (tmp_path / str(world)).mkdir()
+        in_ranks(train_and_count, labels, str(tmp_path / str(world)), count=world)
+    alone = json.loads((tmp_path / "1" / "0.json").read_text())
+    both = [json.loads((tmp_path / "2" / f"{rank}.json").read_text()) for rank in (0, 1)]
+    assert both[0] == both[1]  # both know all scores
+    assert [part["tested"] for part in alone if "tested" in part] == [
+        2 * part["tested"] for part in both[0] if "tested" in part
+    ]
+    run = Run.open(tmp_path / "2" / "run")
+    saved = predictions_of(run)
+    evaluate(run, collection=make_collection("images"))  # by this process alone
+    for name, values in predictions_of(run).items():
+        np.testing.assert_allclose(values, saved[name], atol=1e-6)

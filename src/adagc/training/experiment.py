@@ -96,7 +96,7 @@ def train(
     network = fresh(config.seed)
     # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
     record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
-    if ranks.rank() == 0 or out is None:
+    if out is None or ranks.rank() == 0:
         run = Run.start(out, record, resume=resume, contents=contents(record))
         _note_inputs(run, collection, observed)
     ranks.wait()
@@ -119,9 +119,6 @@ def train(
         on_step=on_step,
         on_epoch=on_epoch,
     )
-    if ranks.rank() != 0:
-        ranks.wait()  # for the rank that saves and tests
-        return run
     name = with_role(trained.roles, NetworkRole.DEPLOYED)
     assert name is not None  # as `reported_by` makes sure
     deployed = trained.networks[name]
@@ -133,10 +130,12 @@ def train(
         training_seconds=round(trained.seconds, 1),
         roles=trained.roles,
     )
-    save_model(run.files.models, deployed, extra=made.to_dict())
+    if run.files.written_here:
+        save_model(run.files.models, deployed, extra=made.to_dict())
+    ranks.wait()  # until the networks can be read, by all
     if testable:
         evaluate(run, collection=collection)
-    ranks.wait()
+        ranks.wait()  # until the scores can be read
     return run
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from adagc import ranks
 from adagc.atomic import replacing
 from adagc.errors import AdagcError
 
@@ -47,6 +48,11 @@ class Folder(ABC):
     @abstractmethod
     def append(self, name: str, text: str) -> None:
         """Add to the end of a file."""
+
+    @property
+    def written_here(self) -> bool:
+        """Whether this process writes it: on disk the first rank, in memory every one."""
+        return self.place is None or ranks.rank() == 0
 
     def path(self, name: str) -> Path:
         """A file's place on disk."""

@@ -87,7 +87,7 @@ def fit(
         how=settings.augment,
         device=fabric.device,
     )
-    writes = ranks.rank() == 0
+    first_rank, writes = ranks.rank() == 0, folder.written_here
     state = Snapshots(network, method, trainer.optimiser, trainer.averaged, writes=writes)
     first = state.load(folder) + 1 if resume else 1
     ranks.wait()  # until all have read what the first rank may now write
@@ -96,7 +96,7 @@ def fit(
 
     for epoch in range(first, settings.epochs + 1):
         began = time.perf_counter()
-        losses = trainer.epoch(batches, epoch, on_step if writes else None)
+        losses = trainer.epoch(batches, epoch, on_step if first_rank else None)
         trained = time.perf_counter() - began
         progress = progress_at(epoch, batches, settings, len(batches))
         if method.reviews(progress):
@@ -142,7 +142,7 @@ def fit(
         state.save(folder, epoch)
         if writer is not None:
             log_scalars(writer, line)
-        if on_epoch is not None and writes:
+        if on_epoch is not None and first_rank:
             on_epoch(line)
 
     if writer is not None:

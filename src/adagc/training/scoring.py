@@ -37,7 +37,8 @@ def evaluate(
 ) -> TestRecord:
     """Score every network of a run on clean labels and write scores.json.
 
-    This is the one place where clean labels of the test images are read.
+    This is the one place where clean labels of the test images are read. With several ranks all of
+    them call it, and each predicts its share of the images.
     """
     if not run.finished:
         raise AdagcError(f"{run} is not finished: adagc train --resume completes it")
@@ -60,7 +61,7 @@ def evaluate(
         if name not in made.best_epoch:
             continue
         model.load_state_dict(weights)
-        values = predict(model, images, rows, device=device)
+        values = predict(model, images, rows, device=device, together=True)
         scores = score(clean, values, model.thresholds.cpu().numpy(), absent="skip")
         choice: Choice = "last" if which == "last" else "best"
         epoch = config.epochs if choice == "last" else made.best_epoch[name]
@@ -82,8 +83,9 @@ def evaluate(
     suffix = "" if split == "test" else f"-{split}"
     # Safetensors writes memory as it lies: rows and columns must lie in the usual order.
     ordered = {name: np.ascontiguousarray(values) for name, values in predictions.items()}
-    run.files.write(f"predictions{suffix}.safetensors", save_arrays(ordered))
-    run.write_json(f"scores{suffix}.json", result.to_dict())
+    if run.files.written_here:
+        run.files.write(f"predictions{suffix}.safetensors", save_arrays(ordered))
+        run.write_json(f"scores{suffix}.json", result.to_dict())
     return result
 
 
