@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from adagc import ranks
 from adagc.atomic import replacing
 from adagc.errors import AdagcError
 
@@ -52,6 +51,8 @@ class Folder(ABC):
     @property
     def written_here(self) -> bool:
         """Whether this process writes it: on disk the first rank, in memory every one."""
+        from adagc import ranks  # which imports torch: folders are also looked at without
+
         return self.place is None or ranks.rank() == 0
 
     def path(self, name: str) -> Path:
