@@ -38,7 +38,8 @@ class LabelSmoothing(Method):
     AN against the targets y (1 - s) + (1 - y) s.
 
     Args:
-        smoothing: s; positives become 1 - s, unobserved entries s.
+        smoothing: By how much the targets are moved away from 1 and 0 (s): observed positives are
+            trained towards 1 - s, unobserved entries towards s.
     """
 
     title: ClassVar[str] = "AN-LS"
@@ -65,7 +66,8 @@ class WeakAssumeNegative(Method):
     L = (1/BC) Σ [ y ℓ⁺ + w (1 - y) ℓ⁻ ]
 
     Args:
-        negative_weight: w; by default 1 / (C - 1), so that the one positive weighs as much as all
+        negative_weight: Weight of an assumed negative; an observed positive weighs 1 (w). By
+            default 1 / (C - 1) for C classes, so that the one positive weighs as much as all
             assumed negatives of an image together.
     """
 

@@ -26,11 +26,13 @@ class AsymmetricLoss(Method):
     γ⁺ = γ⁻ = m = 0 this is AN.
 
     Args:
-        positive_focus: γ⁺, how fast an observed positive fades as the network learns it.
-        negative_focus: γ⁻, how fast an unobserved entry fades as p falls.
-        margin: m, the p below which an unobserved entry counts as negative already.
-        focus_gradient: Let gradients flow through the fading weights too; without it they only
-            scale the gradients of the logarithms.
+        positive_focus: How fast the weight of an observed positive falls as its predicted
+            probability p rises (γ⁺); 0 keeps the full weight.
+        negative_focus: How fast the weight of an unobserved entry falls with its predicted
+            probability p (γ⁻); 0 keeps the full weight.
+        margin: Predicted probability below which an unobserved entry has no loss at all (m).
+        focus_gradient: Whether gradients also flow through these weights; otherwise the weights are
+            constants that only scale the gradients of the logarithms.
     """
 
     title: ClassVar[str] = "ASL"

@@ -35,10 +35,13 @@ class EarlyLearning(Method):
     takes part in L_AN alone.
 
     Args:
-        weight: λ; 0 is AN.
-        momentum: β per visit of an image.
-        form: What agreement is: both sure that the class is there ("product"), or both sure of the
-            same ("binary", the inner product of two-class probabilities).
+        weight: How strongly agreement with the averaged predictions is rewarded (λ); 0 is the
+            method AN.
+        momentum: Share of the old value that an image's averaged prediction keeps when the image
+            is visited again, once per epoch (β).
+        form: What counts as agreement of the current and the averaged prediction: "product" when
+            both say that the class is present, "binary" when both say the same, present or absent
+            (the inner product of the two-class probabilities).
     """
 
     title: ClassVar[str] = "ELR"

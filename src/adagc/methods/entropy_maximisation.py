@@ -30,7 +30,7 @@ class EntropyMaximisation(Method):
     ℓ⁻ = -log(1 - p).
 
     Args:
-        weight: α, how strongly unobserved entries are held at .5.
+        weight: How strongly predictions of unobserved entries are held at 0.5 (the paper's α).
     """
 
     title: ClassVar[str] = "EM"
@@ -65,10 +65,12 @@ class AsymmetricPseudoLabels(Method):
     seen to be absent have ℓ⁻ = -log(1 - p).
 
     Args:
-        weight: α, how strongly unknown entries are held at .5.
-        pseudo_weight: β, the weight of a soft negative.
-        share: ρ, how many of a class's unknown entries have become soft negatives in the end.
-        warm_up: Share of the epochs before the first soft negatives; e_w is that many epochs.
+        weight: How strongly predictions of unknown entries are held at 0.5 (the paper's α).
+        pseudo_weight: Weight of a soft negative in the loss (β); an observed label weighs 1.
+        share: Share of the unknown entries of each class that are soft negatives at the end of
+            training, from 0 to 1 (ρ).
+        warm_up: Share of all epochs that pass before the first soft negatives are chosen, from 0
+            to 1; e_w is that number of epochs.
     """
 
     title: ClassVar[str] = "EM+APL"

@@ -33,10 +33,12 @@ class LabelCorrelation(Method):
     of the paper, whose own were not at hand.
 
     Args:
-        weight: λ, how strongly related classes are drawn together; of the form "smoothing".
-        form: "smoothing" draws the predictions of related classes together, "targets" hands a
-            part of every observed label on to related classes.
-        share: ρ, how much of an observed label is handed on in all; of the form "targets".
+        weight: How strongly the predictions of related classes are pulled together (λ); only used
+            with the form "smoothing".
+        form: How related classes influence each other: "smoothing" pulls their predictions
+            together, "targets" passes a part of every observed label on to related classes.
+        share: Part of an observed label that is passed on to all related classes together, from 0
+            to 1 (ρ); only used with the form "targets".
     """
 
     title: ClassVar[str] = "LCR"

@@ -40,17 +40,22 @@ class LAC(Method):
     There is no second network.
 
     Args:
-        first_threshold: τ of stage 1; an unobserved class becomes a target above it, and a
-            certain negative below 1 - τ.
-        threshold: τ of stage 2.
-        consistency: λ_p, the weight of agreeing with the pseudo-labels in the strong view.
-        contrast: λ_c, the weight of the contrastive loss.
-        temperature: T of the contrastive loss.
-        memory: Q, pairs of embeddings to compare with; by default four batches, at least 512 and
-            at most 2048. The loss compares all with all, of which only new pairs cost anything.
-        first_stage: Share of the epochs before the contrastive loss joins in.
-        width: Of the label-wise embeddings.
-        projection: Length of a projected embedding.
+        first_threshold: Predicted probability above which an unobserved class becomes a positive
+            pseudo-label in stage 1 (τ); below 1 - τ it becomes a negative one, in between it is
+            left out.
+        threshold: The same threshold in stage 2 (τ).
+        consistency: Weight of the loss that makes predictions for the strongly augmented view
+            agree with the pseudo-labels (λ_p).
+        contrast: Weight of the contrastive loss, which is part of stage 2 only (λ_c).
+        temperature: Temperature of the contrastive loss (T); smaller values let the most similar
+            embeddings count more.
+        memory: Number of past pairs of embeddings that new ones are compared with (Q); by default
+            four batches, at least 512 and at most 2048.
+        first_stage: Share of all epochs that make up stage 1, before the contrastive loss is
+            added, from 0 to 1.
+        width: Number of features in the embedding of each class.
+        projection: Number of features of an embedding after its projection for the contrastive
+            loss.
     """
 
     title: ClassVar[str] = "LAC"

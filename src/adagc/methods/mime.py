@@ -32,13 +32,15 @@ class MIME(Method):
     Predictions use μ, so they are deterministic.
 
     Args:
-        bottleneck: β, how dearly the code pays for what it tells beyond noise.
-        threshold: θ, the probability above which an unobserved class becomes a label for good.
-            Trained on single labels, a network is rarely this sure; lower values add more.
-        warm_up: Share of the epochs before labels are first added.
-        samples: S, draws of the code that are averaged; more means less noise.
-        width: Of the label-wise embeddings.
-        latent: Length of a code.
+        bottleneck: Weight of the bottleneck's penalty (β): how much it costs the code of a class
+            to carry information instead of noise.
+        threshold: Predicted probability above which an unobserved class becomes a label for good
+            (θ). A network trained on single labels is rarely this sure; lower values add more
+            labels.
+        warm_up: Share of all epochs that pass before labels are first added, from 0 to 1.
+        samples: Number of random draws of the code that are averaged (S); more draws, less noise.
+        width: Number of features in the embedding of each class.
+        latent: Number of features in the code of each class.
     """
 
     title: ClassVar[str] = "MIME"

@@ -38,13 +38,17 @@ class RCML(Method):
     C too. Entries that were observed, present or absent, are never dropped.
 
     Args:
-        keep: R in the end. 1 - R should be the share of unobserved labels that are there in
-            truth: (k - 1) / (C - 1) if images have k labels on average, .1 on reBEN, .28 on AID.
-        ramp_epochs: Epochs over which R falls from 1; at first what a network doubts is chance.
-        agreement: λ_z, pulls the two networks' logits together.
-        diversity: λ_F, pushes their early features apart.
-        sigma: σ, the width of the kernel; by default the median squared distance in the batch.
-            The paper's 10,000 belongs to feature maps that are not pooled.
+        keep: Share of the unobserved entries of a class that are learnt as negatives once
+            `ramp_epochs` are over, from 0 to 1 (R). 1 - R should be the share of unobserved labels
+            that are in truth positive: (k - 1) / (C - 1) if images have k of C labels on average,
+            .1 on reBEN, .28 on AID.
+        ramp_epochs: Number of epochs at the start over which the kept share falls from 1 to `keep`,
+            because an untrained network doubts entries at random.
+        agreement: How strongly the logits of the two networks are pulled together (λ_z).
+        diversity: How strongly the early features of the two networks are pushed apart (λ_F).
+        sigma: Width of the Gaussian kernel that compares the two networks (σ), as a squared
+            distance; by default the median squared distance in the batch. The paper's 10,000 is
+            for feature maps that are not pooled.
     """
 
     title: ClassVar[str] = "RCML"
