@@ -266,7 +266,7 @@ class AdaGC(Method):
     # -- the trigger -------------------------------------------------------------------------
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
-        """Keep a snapshot of the teacher's best epoch; b_e epochs later return to it for stage 2."""
+        """Keep a snapshot of the teacher's best epoch; b_e epochs later start stage 2 from it."""
         if self.calibrating:
             return Verdict.CONTINUE
         epoch = progress.epoch

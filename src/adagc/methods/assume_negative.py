@@ -26,7 +26,7 @@ class AssumeNegative(Method):
     paper: ClassVar[str] = COLE
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy with y as if it were complete."""
+        """Cross-entropy that takes every unobserved label as negative."""
         y = positives(batch.observed)
         total = losses.reduce(losses.binary_cross_entropy(network(batch.images), y))
         return Losses(total, {"assume_negative": total})
@@ -53,7 +53,7 @@ class LabelSmoothing(Method):
         self.smoothing = smoothing
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy against the softened labels."""
+        """Cross-entropy with the smoothed labels."""
         y = positives(batch.observed)
         soft = y * (1 - self.smoothing) + (1 - y) * self.smoothing
         total = losses.reduce(losses.binary_cross_entropy(network(batch.images), soft))
@@ -61,7 +61,7 @@ class LabelSmoothing(Method):
 
 
 class WeakAssumeNegative(Method):
-    """Assume negative, but weigh those negatives weakly.
+    """Assume negative, but with a small weight for those negatives.
 
     L = (1/BC) Σ [ y ℓ⁺ + w (1 - y) ℓ⁻ ]
 
@@ -81,7 +81,7 @@ class WeakAssumeNegative(Method):
         self.negative_weight = negative_weight
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy with faint negatives."""
+        """Cross-entropy in which assumed negatives are weighted by w."""
         logits = network(batch.images)
         y = positives(batch.observed)
         w = self.negative_weight
