@@ -18,10 +18,9 @@ def probabilities(network: nn.Module, values: Tensor) -> Tensor:
 
     They come from the network's `probabilities`, or else from a sigmoid of its logits.
     """
-    predict_probabilities: Callable[[Tensor], Tensor] | None
-    predict_probabilities = getattr(network, "probabilities", None)
-    if predict_probabilities is not None:
-        return predict_probabilities(values)
+    function: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
+    if function is not None:
+        return function(values)
     logits: Tensor = network(values)
     return logits.float().sigmoid()
 
