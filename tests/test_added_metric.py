@@ -179,7 +179,7 @@ def test_tables_without_the_value_and_beside_the_paper(hamming):
     [
         ({"key": "mean_f1"}, "'mean_f1', which is taken"),
         ({"key": "epoch"}, "'epoch', which is taken"),
-        ({"key": "no name"}, "no plain name"),
+        ({"key": "no name"}, "not a plain name"),
         ({"heading": "mF1"}, "heading 'mF1' is that of mean_f1"),
         ({"compute": None}, "compute="),
     ],

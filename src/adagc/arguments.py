@@ -1,8 +1,8 @@
-"""The words of a command line: which options a command has, its help, and their values.
+"""Command lines: the options of a command, its help text, and the values that were given.
 
 Flags may be spelt with dashes or underscores, `--name value` or `--name=value`; settings that are
-lists as several words, with commas or in brackets. Values are made by `adagc.options`, as those of
-YAML files are.
+lists as several words, with commas or in brackets. Values are converted by `adagc.options`, like
+those of YAML files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Parser:
     """The options of one command.
 
     Args:
-        command: Its name.
-        about: What it does, in a sentence or two.
-        example: A command line that works.
+        command: Name of the command, as typed after `adagc`.
+        about: What the command does, in a sentence or two; shown at the top of its help.
+        example: A command line that works, shown at the end of its help.
     """
 
     def __init__(self, command: str, about: str, example: str) -> None:
@@ -31,18 +31,18 @@ class Parser:
             prog=f"adagc {command}",
             description=_plain(about),
             epilog=_plain(f"example: {example}"),
-            allow_abbrev=False,  # a shortened name is a mistake that gets a hint
+            allow_abbrev=False,  # a shortened flag is an error, with a suggestion
             add_help=False,
         )
         self._parser.add_argument("-h", "--help", action="help", help="Show this help and exit.")
         self._options: dict[str, Option] = {}  # by their names
-        self._settings: set[str] = set()  # names of those that files may set, too
+        self._settings: set[str] = set()  # names of the options that files may set, too
         self._flags: dict[str, str] = {"--help": "help"}  # flag to name
         self._groups: dict[str, argparse._ArgumentGroup] = {}
         self._usage = [f"adagc {command}"]
 
     def positional(self, name: str, kind: Any, text: str, default: Any = REQUIRED) -> None:
-        """A word without a flag; of a list, several, each as it was typed."""
+        """Add an argument without a flag; a list takes several words, each as it was typed."""
         option = Option(name, kind, default, text)
         count = ("+" if default is REQUIRED else "*") if option.is_list else None
         count = "?" if count is None and default is not REQUIRED else count
@@ -54,15 +54,16 @@ class Parser:
         )
 
     def option(self, name: str, kind: Any, default: Any, text: str) -> None:
-        """`--name VALUE`; REQUIRED as default if it must be given.
+        """Add `--name VALUE`; the default is REQUIRED if it must be given.
 
-        A list takes its words as they were typed: titles hold blanks, and paths may hold commas.
+        A list takes its words as they were typed, because titles contain blanks and paths may
+        contain commas.
         """
         self.add(Option(name, kind, default, text))
         self._settings.discard(name)
 
     def flag(self, name: str, text: str, *, group: str = "") -> None:
-        """`--name`, which is there or not."""
+        """Add `--name` without a value: True if it is given, else False."""
         self._options[name] = Option(name, bool, False, text)
         self._place(group).add_argument(
             self._flag(name), dest=name, action="store_true", default=argparse.SUPPRESS,
@@ -70,9 +71,9 @@ class Parser:
         )  # fmt: skip
 
     def add(self, option: Option, *, group: str = "", prefix: str = "") -> None:
-        """An option as it was read off a signature; with a prefix `--method.weight`.
+        """Add an option read from a signature; the prefix "method." makes it `--method.weight`.
 
-        A list may be written in the ways of a YAML file, too: a,b,c and [a, b, c].
+        A list may also be written as in a YAML file: a,b,c or [a, b, c].
         """
         name = f"{prefix}{option.name}"
         self._options[name] = option
@@ -90,7 +91,7 @@ class Parser:
         )  # fmt: skip
 
     def mention(self, flag: str, metavar: str, text: str, *, group: str = "") -> None:
-        """A flag that is taken from the words before they are parsed, for the help only."""
+        """Show a flag in the help only; the caller removes it from the words before parsing."""
         self._place(group).add_argument(
             self._flag(flag), metavar=metavar, default=argparse.SUPPRESS, help=_plain(text)
         )
@@ -98,17 +99,17 @@ class Parser:
     def parse(
         self, words: Sequence[str], told: Mapping[str, Any] | None = None
     ) -> argparse.Namespace:
-        """Every option by its name, of its kind; raises UsageError with one line.
+        """The values of all options, by name and of the right type; UsageError for a mistake.
 
         Args:
-            words: Of the command line.
-            told: Values from elsewhere, which the words overrule.
+            words: The words of the command line after the command.
+            told: Values from elsewhere (a file, say), which the words override.
         """
         self._parser.usage = _plain(" ".join([*self._usage, "[options]"]))
         given = vars(self._parser.parse_args(self._spelt(words)))
         values = dict(told or {})
         for name, option in self._options.items():
-            flag = next((flag for flag, own in self._flags.items() if own == name), name)
+            flag = next((flag for flag, option in self._flags.items() if option == name), name)
             if name in given:
                 value = _as_written(given[name]) if name in self._settings else given[name]
                 values[name] = convert(option, value, flag)
@@ -131,8 +132,8 @@ class Parser:
         return self._groups[group]
 
     def _spelt(self, words: Sequence[str]) -> list[str]:
-        """The words with every flag in its own spelling; a flag that does not exist is refused."""
-        found: list[str] = []
+        """The words with every flag in its standard spelling; UsageError for an unknown flag."""
+        spelt: list[str] = []
         for word in words:
             if word.startswith("--") and len(word) > 2:
                 name, equals, value = word.partition("=")
@@ -140,19 +141,19 @@ class Parser:
                 if flag not in self._flags:
                     near = hint(flag, self._flags)
                     self._parser.error(f"there is no option {name}{near}")
-                found.append(f"{flag}{equals}{value}")
-            elif found and found[-1] in self._flags and re.match(r"-[\d.]", word):
-                # argparse knows -2 and -2.5 for numbers, but not -1e-3.
-                option = self._options.get(self._flags[found[-1]])
+                spelt.append(f"{flag}{equals}{value}")
+            elif spelt and spelt[-1] in self._flags and re.match(r"-[\d.]", word):
+                # argparse accepts -2 and -2.5 as numbers, but takes -1e-3 for a flag.
+                option = self._options.get(self._flags[spelt[-1]])
                 joined = option is not None and not option.is_list
-                found[-1:] = [f"{found[-1]}={word}"] if joined else [found[-1], word]
+                spelt[-1:] = [f"{spelt[-1]}={word}"] if joined else [spelt[-1], word]
             else:
-                found.append(word)
-        return found
+                spelt.append(word)
+        return spelt
 
 
 class _ArgumentParser(argparse.ArgumentParser):
-    """Raises instead of exiting, in our words."""
+    """Raises UsageError instead of exiting, with clearer messages than argparse's."""
 
     def error(self, message: str) -> NoReturn:
         text = message
@@ -164,12 +165,15 @@ class _ArgumentParser(argparse.ArgumentParser):
             text = f"{extra[1]!r} is more than this command takes"
         elif valued := re.match(r"argument (.*?): ignored explicit argument (.*)", message):
             text = f"{valued[1]} takes no value, not {valued[2]}"
-        more = "" if text.endswith("?") else f" (see {self.prog} --help)"
-        raise UsageError(f"{text}{more}")
+        remedy = "" if text.endswith("?") else f" (see {self.prog} --help)"
+        raise UsageError(f"{text}{remedy}")
 
 
 def _as_written(value: str | list[str]) -> str | list[str]:
-    """Words that spell a list with commas or brackets, or none at all, as the one text they are."""
+    """Words that spell a list with commas or brackets as one text; other lists unchanged.
+
+    A single word without blanks becomes a text too, so that `none` can mean that there is no list.
+    """
     if isinstance(value, str):
         return value
     spelt = any("," in word or word.startswith("[") for word in value)
@@ -177,7 +181,7 @@ def _as_written(value: str | list[str]) -> str | list[str]:
 
 
 def _metavar(option: Option) -> str:
-    """What stands for the value in a help text."""
+    """The placeholder of the value in a help text."""
     if choices := option.choices:
         return f"{{{','.join(choices)}}}"
     if option.is_bool:
@@ -199,5 +203,5 @@ def _help(option: Option) -> str:
 
 
 def _plain(text: str) -> str:
-    """Argparse fills in what follows a per cent sign."""
+    """The text with per cent signs doubled, because argparse takes them for placeholders."""
     return text.replace("%", "%%")

@@ -1,7 +1,7 @@
-"""Other views of the same scenes, for whole batches, on the device where they are.
+"""Augmentation of whole batches of images, on the device that holds them.
 
-Turns and mirror images, which every training may use, and strong views, hard to recognise, for any
-number of bands of any unit.
+There are turns and mirror images, which every training run may use, and strong views, which change
+an image much more. Both work with any number of bands in any unit.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from torch.nn import functional
 
 from adagc.ranks import Share, mean_of_bands, own
 
-SMALLEST_SIDE = 8  # pixels; a map with fewer has no detail to crop or to cut out
-AREA = 0.5  # least share of a scene that a crop keeps: labels must stay true
-ASPECT = 4 / 3  # of a crop, either way
-CUTOUT = 0.5  # side of the hole, as a share of the scene's
+SMALLEST_SIDE = 8  # pixels; smaller maps have too little detail to crop or cut out
+AREA = 0.5  # smallest share of a scene's area that a crop keeps, so that labels stay true
+ASPECT = 4 / 3  # largest ratio of a crop's sides, in either direction
+CUTOUT = 0.5  # side of the rectangle cut out, as a share of the scene's side
 JITTER = 0.8  # share of images whose values change
-GAIN = 0.4  # of the contrast of a band
-OFFSET = 0.4  # of a band, in standard deviations
-DROPOUT = 0.1  # share of bands without content
+GAIN = 0.4  # largest relative change of a band's contrast
+OFFSET = 0.4  # largest shift of a band's values, in standard deviations
+DROPOUT = 0.1  # share of bands that are replaced by their mean
 
 Augmentation = Literal["dihedral", "none"]
 
 
 def draw_turns(count: int, generator: torch.Generator) -> Tensor:
-    """(count,) numbers 0 to 7, one of the eight symmetries of the square for each image."""
+    """(count,) random numbers 0 to 7: for each image one of the eight symmetries of a square."""
     return torch.randint(8, (count,), generator=generator)
 
 
 def dihedral(images: Tensor, turns: Tensor) -> Tensor:
     """Each image mirrored (bit 0), flipped (bit 1) and transposed (bit 2) as its number says.
 
-    An aerial view has no up or down, so all eight are equally good. Images that are not square
-    are never transposed, embeddings pass as they are. The result has its channels last in memory:
-    a turn is then one selection of pixels, several times faster than flips and far faster on small
-    maps of many channels.
+    An image from above has no up or down, so all eight are equally valid. Images that are not
+    square are never transposed, and embeddings are returned unchanged. The result has its channels
+    last in memory: a turn is then one selection of pixels, several times faster than flips and far
+    faster on small maps of many channels.
     """
     if images.dim() != 4:
         return images
@@ -53,14 +53,14 @@ def dihedral(images: Tensor, turns: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _places(height: int, width: int) -> Tensor:
-    """(8, height * width) which pixel each place of the eight symmetries shows."""
+    """(8, height * width) for each symmetry and position, the pixel that is moved there."""
     grid = torch.arange(height * width).view(height, width)
-    found = []
+    grids = []
     for number in range(8):
         turned = grid.flip(1) if number & 1 else grid
         turned = turned.flip(0) if number & 2 else turned
-        found.append(turned.T if number & 4 and height == width else turned)
-    return torch.stack([turned.reshape(-1) for turned in found])
+        grids.append(turned.T if number & 4 and height == width else turned)
+    return torch.stack([turned.reshape(-1) for turned in grids])
 
 
 @overload
@@ -73,16 +73,18 @@ def strong_view(
 ) -> Tensor | Share:
     """Crop and resize, change the values band by band, drop bands, cut out a rectangle.
 
-    Values move relative to what they usually are, so that reflectances, decibels, 8-bit colours
-    and stored features are changed alike: contrast turns about the band's mean over the batch,
-    offsets count standard deviations, and what is dropped or cut out becomes the mean. Turns and
-    flips are not repeated here, a training batch has them already if they are wanted. Embeddings
-    and maps of less than 8 pixels a side have their values changed and dropped, nothing else.
+    Changes are relative to the usual values of a band, so that reflectances, decibels, 8-bit
+    colours and stored features change by similar amounts: contrast is scaled about the band's mean
+    over the batch, offsets are in standard deviations, and what is dropped or cut out becomes the
+    mean. Turns and flips are not made here, because a training batch already has them if they are
+    switched on. For embeddings and maps of less than 8 pixels a side, values are changed and
+    dropped, but nothing is cropped or cut out.
 
     Args:
-        images: (B, bands, H, W) or (B, D), raw values; left as they are.
+        images: (B, bands, H, W) or (B, D) raw values; not changed in place.
         scale: (bands,) or (1,) standard deviation of the raw values.
-        generator: Of the CPU; draws do not depend on the device, nor on how many ranks there are.
+        generator: A generator on the CPU, so that draws depend neither on the device nor on the
+            number of ranks.
     """
     drawn, centre = _StrongView.draw(images.shape, generator), mean_of_bands(images)
     if isinstance(images, Share):
@@ -92,17 +94,17 @@ def strong_view(
 
 @dataclass(frozen=True)
 class _StrongView:
-    """What was drawn for every image of a batch; nothing here depends on a pixel."""
+    """The random numbers of a strong view, for every image of a batch; no pixels are needed."""
 
-    crop: Tensor | None  # (B, 2, 3) which rectangle to stretch; None for what has no detail
-    gain: Tensor  # (B, bands) change of contrast
-    offset: Tensor  # (B, bands) in standard deviations
-    dropped: Tensor  # (B, bands) bool: bands that lose their content
-    hole: Tensor | None  # (B, 2, 1) row and column, from 0 to 1, of the middle of what is cut out
+    crop: Tensor | None  # (B, 2, 3) affine map of the crop; None for embeddings and small maps
+    gain: Tensor  # (B, bands) relative change of contrast
+    offset: Tensor  # (B, bands) shift in standard deviations
+    dropped: Tensor  # (B, bands) bool: bands that are replaced by their mean
+    hole: Tensor | None  # (B, 2, 1) row and column, from 0 to 1, of the middle of the cut-out
 
     @classmethod
     def draw(cls, shape: torch.Size, generator: torch.Generator) -> _StrongView:
-        """For a batch of this shape."""
+        """Draw the random numbers for a batch of this shape."""
         count, bands, *sides = shape
         spatial = len(sides) == 2 and min(sides) >= SMALLEST_SIDE
         crop = _draw_crop(count, generator) if spatial else None
@@ -111,7 +113,7 @@ class _StrongView:
         gain = _common_and_own(count, bands, generator) * GAIN * active
         offset = _common_and_own(count, bands, generator) * OFFSET * active
         dropped = torch.rand(count, bands, generator=generator) < DROPOUT
-        dropped &= ~dropped.all(dim=1, keepdim=True)  # an image never loses all
+        dropped &= ~dropped.all(dim=1, keepdim=True)  # an image never loses all of its bands
         hole = torch.rand(count, 2, 1, generator=generator) if spatial else None
         return cls(crop, gain, offset, dropped, hole)
 
@@ -126,7 +128,7 @@ class _StrongView:
         )
 
     def __call__(self, images: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
-        """The views of these images."""
+        """The strong views of these images, given the mean and standard deviation of the bands."""
         shape = (1, -1) + (1,) * (images.dim() - 2)
         centre, scale = centre.view(shape), scale.view(shape)
         views = images if self.crop is None else _cropped(images, self.crop)
@@ -148,18 +150,18 @@ class _StrongView:
 
 
 def _draw_crop(count: int, generator: torch.Generator) -> Tensor:
-    """(count, 2, 3) a random rectangle of each image as an affine map."""
+    """(count, 2, 3) affine map from each image to a random rectangle of it."""
     area = _uniform((count,), AREA, 1.0, generator)
     aspect = torch.exp(_uniform((count,), -1.0, 1.0, generator) * torch.tensor(ASPECT).log())
-    # (columns, rows) as shares of the image; an elongated crop of nearly all of it is cut to fit.
+    # (columns, rows) as shares of the image; crops that would be larger than it are cut to fit.
     size = torch.stack([(area * aspect).sqrt(), (area / aspect).sqrt()], dim=1).clamp(max=1.0)
-    # In the coordinates of affine_grid the image reaches from -1 to 1.
+    # In the coordinates of affine_grid an image extends from -1 to 1.
     middle = _uniform((count, 2), -1.0, 1.0, generator) * (1.0 - size)
     return torch.cat([torch.diag_embed(size), middle.unsqueeze(2)], dim=2)
 
 
 def _cropped(images: Tensor, corners: Tensor) -> Tensor:
-    """Each rectangle stretched to full size."""
+    """Each image's rectangle, stretched to the size of the image."""
     grid = functional.affine_grid(
         corners.to(images.device, images.dtype), list(images.shape), align_corners=False
     )
@@ -167,13 +169,13 @@ def _cropped(images: Tensor, corners: Tensor) -> Tensor:
 
 
 def _common_and_own(count: int, bands: int, generator: torch.Generator) -> Tensor:
-    """(count, bands) in -1 ... 1."""
+    """(count, bands) random numbers from -1 to 1, half common to all bands of an image."""
     common = _uniform((count, 1), -0.5, 0.5, generator)
     return common + _uniform((count, bands), -0.5, 0.5, generator)
 
 
 def _cut_out(images: Tensor, middle: Tensor) -> Tensor:
-    """(B, 1, H, W) a rectangle around each middle, over the edge where that is near."""
+    """(B, 1, H, W) bool: a rectangle around each middle, clipped at the edges of the image."""
     height, width = images.shape[2:]
     rows = (_centres(height) - middle[:, 0]).abs() < CUTOUT / 2
     columns = (_centres(width) - middle[:, 1]).abs() < CUTOUT / 2
@@ -181,7 +183,7 @@ def _cut_out(images: Tensor, middle: Tensor) -> Tensor:
 
 
 def _centres(pixels: int) -> Tensor:
-    """(pixels,) where each pixel's middle is along a side of length 1."""
+    """(pixels,) position of each pixel's middle along a side of length 1."""
     return (torch.arange(pixels) + 0.5) / pixels
 
 

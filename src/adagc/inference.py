@@ -1,4 +1,4 @@
-"""Predictions of a network for any images."""
+"""Predictions of a network for the images of a data set."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from adagc.images.base import SceneDataset
 
 
 def probabilities(network: nn.Module, values: Tensor) -> Tensor:
-    """(B, C) what a network deploys: its own `probabilities`, or a sigmoid of what it returns."""
-    own: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
-    if own is not None:
-        return own(values)
+    """(B, C) predicted probabilities of raw inputs.
+
+    They come from the network's `probabilities`, or else from a sigmoid of its logits.
+    """
+    function: Callable[[Tensor], Tensor] | None = getattr(network, "probabilities", None)
+    if function is not None:
+        return function(values)
     logits: Tensor = network(values)
     return logits.float().sigmoid()
 
@@ -32,10 +35,11 @@ def predict(
     device: torch.device | str = "cpu",
     together: bool = False,
 ) -> NDArray[np.float32]:
-    """(len(rows), C) probabilities in evaluation mode, every row, in order.
+    """(len(rows), C) probabilities of the images with these numbers, in evaluation mode, in order.
 
-    Batches are of 64 images or of 256 embeddings, which are so small that calls would cost more.
-    With `together` all ranks must call this, and each predicts its share of the rows.
+    By default a batch has 64 images or 256 embeddings; in smaller batches of embeddings the
+    overhead of calls would dominate. With `together` all ranks must call this; each predicts a
+    part of the rows, and all get the whole result.
     """
     if together and 1 < ranks.world() <= len(rows):
         mine = predict(network, images, ranks.own(rows), batch_size=batch_size, device=device)

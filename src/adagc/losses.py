@@ -1,6 +1,6 @@
-"""Losses as pure functions on logits z that return a (B, C) matrix; `reduce` is the one reduction.
+"""Losses as pure functions of logits z that return a (B, C) matrix; `reduce` takes its mean.
 
-p = sigmoid(z) is never formed where its logarithm is meant, so nothing here needs an epsilon.
+Logarithms of p = sigmoid(z) are computed from z directly, never from p, so no epsilon is needed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _MOST_CERTAIN = 1.0 - 1e-6
 
 
 def reduce(matrix: Tensor) -> Tensor:
-    """Mean over all B * C entries, those masked to 0 included.
+    """Mean over all B * C entries, including those masked to 0.
 
-    Terms that are added must share this reduction: only then has the weight of gradient
-    calibration the meaning that its threshold 1 / (λ - 1) says.
+    Terms that are added up must all be reduced like this: the threshold 1 / (λ - 1) of gradient
+    calibration with weight λ holds only then.
     """
     return matrix.mean()
 
@@ -28,12 +28,12 @@ def precise(logits: Tensor) -> Tensor:
 
 
 def positive(logits: Tensor) -> Tensor:
-    """ℓ⁺ = -log p."""
+    """(B, C) loss of a positive label, ℓ⁺ = -log p."""
     return softplus(-precise(logits))
 
 
 def negative(logits: Tensor) -> Tensor:
-    """ℓ⁻ = -log(1 - p)."""
+    """(B, C) loss of a negative label, ℓ⁻ = -log(1 - p)."""
     return softplus(precise(logits))
 
 
@@ -53,13 +53,13 @@ def entropy(logits: Tensor) -> Tensor:
     >>> entropy(torch.zeros(1, 1))
     tensor([[0.6931]])
     """
-    # The same on both sides of 0, and with |z| nothing cancels.
+    # The entropy is the same for z and -z, and with |z| no two terms cancel.
     z = precise(logits).abs()
     return softplus(-z) + z * (-z).sigmoid()
 
 
 def gradient_calibration(logits: Tensor, pseudo_labels: Tensor, observed: Tensor) -> Tensor:
-    """I(y = 0) log(1 - p t): the entries of the paper's regulariser.
+    """(B, C) entries I(y = 0) log(1 - p t) of the paper's regulariser.
 
     Written as logaddexp(log(1 - p), log(1 - t) + log p), which is exact for any logit and keeps
     the gradient with respect to z, -t p (1 - p) / (1 - p t), between -1 and 0.

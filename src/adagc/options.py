@@ -1,8 +1,7 @@
-"""Options: read off a signature, and the one place that turns what somebody wrote into a value.
+"""Options: read from the signature of a class or function, and converted to their types.
 
-A word of the command line, a value of a YAML file, of a scenario and of a tuned file are all
-converted here, so that the same text means the same everywhere and a mistake is answered with the
-same sentence.
+Words of the command line and values of YAML files, scenarios and tuned files are all converted
+here, so that the same text means the same everywhere and a mistake gets the same error message.
 """
 
 from __future__ import annotations
@@ -19,26 +18,29 @@ from adagc.errors import UsageError
 from adagc.suggest import hint
 
 REQUIRED: Any = inspect.Parameter.empty  # the default of an option that has none
-_NOTHING = ("null", "none")  # how a word says None, where an option may be empty
+_NOTHING = ("null", "none")  # words that mean None, for options that may be None
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Beside `str` in `Annotated`: names that are only known when somebody asks for them."""
+    """Allowed words of an option `Annotated[str, Choices(...)]`, listed only when needed.
+
+    For names that are not known when the module is imported, such as registered methods.
+    """
 
     names: Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that can be set.
+    """An option that can be set.
 
     Args:
-        name: As in the signature, with underscores.
-        kind: Its resolved type hint.
-        default: What it is if nobody says anything; REQUIRED if somebody must.
-        help: What it means, from the docstring.
+        name: Its name in the signature, with underscores.
+        kind: Its type, as the resolved type hint.
+        default: Its value if it is not set; REQUIRED if it must be set.
+        help: Its meaning, from the docstring.
     """
 
     name: str
@@ -48,12 +50,12 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words it may be, if they can be listed."""
+        """The words that it accepts; empty if any word or number may be given."""
         return tuple(name for part in _parts(self.kind) for name in _choices(part))
 
     @property
     def is_list(self) -> bool:
-        """Whether it takes several values."""
+        """Whether it takes a list of values."""
         return any(get_origin(part) in (list, tuple) for part in _parts(self.kind))
 
     @property
@@ -66,7 +68,7 @@ class Option:
 def read(source: Callable[..., Any]) -> Mapping[str, Option]:
     """The options of a class or function: its signature, explained by the Args of its docstring.
 
-    A dataclass brings the fields of those it inherits from. `*args` and `**kwargs` are no options.
+    A dataclass includes the fields it inherits. `*args` and `**kwargs` are not options.
     """
     is_class = isinstance(source, type)
     maker: Any = source.__init__ if is_class and not is_dataclass(source) else source
@@ -75,21 +77,21 @@ def read(source: Callable[..., Any]) -> Mapping[str, Option]:
     for part in reversed(source.__mro__) if isinstance(source, type) else (source,):
         meaning |= _documented(part.__dict__.get("__doc__") if is_class else part.__doc__)
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = {
+    options = {
         name: Option(name, hints.get(name, Any), parameter.default, meaning.get(name, ""))
         for name, parameter in inspect.signature(maker).parameters.items()
         if name != "self" and parameter.kind not in variadic
     }
-    return MappingProxyType(found)
+    return MappingProxyType(options)
 
 
 def convert(option: Option, value: Any, called: str) -> Any:
-    """The value that somebody meant, of the option's kind.
+    """The value converted to the option's type; UsageError if that is not possible.
 
     Args:
-        option: What is set.
-        value: A word, several words, or what YAML made of them.
-        called: How an error names the option: "--size", or a file and a key.
+        option: The option that is set.
+        value: A word, several words, or a value read from YAML.
+        called: Name of the option in error messages: "--size", or a file and a key.
     """
     try:
         return _convert(option.kind, value)
@@ -104,13 +106,13 @@ def convert(option: Option, value: Any, called: str) -> Any:
 def typed(
     options: Mapping[str, Option], values: Mapping[str, Any], where: str, see: str
 ) -> dict[str, Any]:
-    """Values by name, each of its option's kind; a name that is no option is refused.
+    """Values by name, each converted to its option's type; UsageError for an unknown name.
 
     Args:
-        options: What can be set.
-        values: Some of it.
-        where: What an error names: a file, or a method.
-        see: The command that explains the options.
+        options: All options that can be set, by name.
+        values: The values to convert, by name; options may be left out.
+        where: Name of their source in error messages: a file, or a method.
+        see: Command that lists the options, for error messages.
     """
     for key in values:
         if key not in options:
@@ -120,7 +122,7 @@ def typed(
 
 
 def in_words(kind: Any) -> str:
-    """A type, for people.
+    """A type in words, for error messages and tables.
 
     >>> in_words(Literal["random", "dominant", "clean"] | None), in_words(float)
     ('random, dominant or clean (or null for none)', 'a number')
@@ -133,7 +135,7 @@ def in_words(kind: Any) -> str:
 
 
 class _MismatchError(Exception):
-    """A value is not of a kind."""
+    """A value cannot be converted to the type of an option."""
 
 
 def _convert(kind: Any, value: Any) -> Any:
@@ -152,7 +154,7 @@ def _convert(kind: Any, value: Any) -> Any:
 
 
 def _convert_one(kind: Any, value: Any) -> Any:
-    """For a kind that is no union."""
+    """Convert a value to a type that is not a union; raises _MismatchError."""
     if kind is Any:
         return value
     if kind is NoneType:
@@ -179,7 +181,7 @@ def _number(kind: type[int] | type[float], value: Any) -> int | float:
         raise _MismatchError
     try:
         if kind is int and isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+\s*", value):
-            return int(value)  # exact, however long
+            return int(value)  # exact for numbers of any length, unlike a float
         number = float(value)
     except (ValueError, OverflowError):
         raise _MismatchError from None
@@ -195,7 +197,7 @@ def _truth(word: str) -> bool:
 
 
 def _sequence(kind: Any, value: Any) -> Any:
-    """A list as it is, or a text that spells one: `a b c`, `a,b,c` or `[a, b, c]`."""
+    """A list from a list, or from a text such as `a b c`, `a,b,c` or `[a, b, c]`."""
     words = [value] if isinstance(value, int | float) else value
     if isinstance(value, str):
         text = value.strip()
@@ -220,7 +222,7 @@ def _only(good: bool, value: Any) -> Any:
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:
-    """The members of a union, or the kind itself."""
+    """The members of a union, or the type itself if it is not a union."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
@@ -249,24 +251,24 @@ def _words(kind: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Words of the command line as they were typed."""
+    """A value for an error message; words of the command line as they were typed."""
     words = isinstance(value, list) and all(isinstance(word, str) for word in value)
     return repr(" ".join(value)) if words else repr(value)
 
 
 def _documented(text: str | None) -> dict[str, str]:
-    """Name to meaning, from the part `Args:` of a docstring."""
+    """Name to meaning, from the section `Args:` of a docstring."""
     lines = inspect.cleandoc(text or "").splitlines()
     if "Args:" not in lines:
         return {}
-    found: dict[str, list[str]] = {}
+    meanings: dict[str, list[str]] = {}  # name to the lines of its explanation
     for line in _section(lines[lines.index("Args:") + 1 :]):
-        name = re.match(r" {4}\*{0,2}(\w+)(?: \(.*?\))?: ?(.*)", line)
-        if name:
-            found[name[1]] = [name[2]]
-        elif found:
-            found[next(reversed(found))].append(line.strip())
-    return {name: " ".join(part for part in parts if part) for name, parts in found.items()}
+        first = re.match(r" {4}\*{0,2}(\w+)(?: \(.*?\))?: ?(.*)", line)
+        if first:
+            meanings[first[1]] = [first[2]]
+        elif meanings:
+            meanings[next(reversed(meanings))].append(line.strip())
+    return {name: " ".join(part for part in parts if part) for name, parts in meanings.items()}
 
 
 def _section(lines: Iterable[str]) -> Iterable[str]:

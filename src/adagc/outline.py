@@ -1,9 +1,9 @@
-"""The outline of a class, read from its source: what it says of itself, not what it does.
+"""The outline of a class, read from its source without importing its module.
 
-Importing a method imports torch, which takes longer than everything that a help text or a wrong
-option needs. An outline has the name, docstring, constants and constructor's signature of the
-class, found in the syntax tree of its module; nothing that the module imports is run, except for
-parts of the standard library that types and constants are written with.
+Importing a method imports torch, which takes longer than everything else that a help text or an
+error about an option needs. An outline has the name, docstring, constants and constructor's
+signature of the class, read from the syntax tree of its module. Nothing that the module imports is
+run, except for the parts of the standard library that types and constants are written with.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from typing import Any
 
-# Of what a module imports, only these are imported to read it: cheap, and free of side effects.
+# Standard modules that are imported to evaluate a source: fast, and without side effects.
 _PLAIN = ("abc", "collections", "enum", "fractions", "math", "typing")
 _PACKAGE = __name__.partition(".")[0]
 
 
 @lru_cache(maxsize=256)
 def outline(module: str, name: str) -> type:
-    """A stand-in for the class `name` of a module; it cannot be built, only asked.
+    """A stand-in for the class `name` of a module, of which no instance can be made.
 
-    Constants and bases are followed into other modules of this package. A constant that needs
-    something else (a tensor, say) is left out, and so are methods.
+    Constants and base classes are also looked up in other modules of this package. A constant that
+    needs anything else (a tensor, say) is left out, and so are methods.
     """
     source = _source(module)
     definition = source.classes[name]
@@ -42,22 +42,22 @@ def outline(module: str, name: str) -> type:
     stand_in = copy(definition)
     stand_in.bases, stand_in.keywords, stand_in.decorator_list = [], [], []
     stand_in.body = [*map(_refusing, constructors), *constants.values()] or [ast.Pass()]
-    # The annotations of the source are read when somebody asks for them, as there.
+    # As in the sources, annotations are evaluated only when they are asked for.
     future = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
     tree = ast.fix_missing_locations(ast.Module([future, stand_in], []))
     space = source.names(stand_in) | {"__name__": module}
     exec(compile(tree, f"<outline of {module}>", "exec"), space)
     made: type = space[name]
-    own = {
+    attributes = {
         key: value
         for key, value in vars(made).items()
         if key not in ("__dict__", "__weakref__", "__doc__")
     }
-    return type(name, bases, {**own, "__doc__": ast.get_docstring(definition, clean=False)})
+    return type(name, bases, {**attributes, "__doc__": ast.get_docstring(definition, clean=False)})
 
 
 class _Source:
-    """A module's syntax tree by names."""
+    """The classes, constants and imports of a module, by name, from its syntax tree."""
 
     def __init__(self, module: str) -> None:
         spec = find_spec(module)
@@ -82,7 +82,7 @@ class _Source:
                     self._imports[alias.asname or alias.name] = (node.module, alias.name)
 
     def value(self, name: str) -> Any:
-        """What a name of this module stands for; KeyError if only running it would tell."""
+        """The value of a name in this module; KeyError if it takes running the module to know."""
         if name in self._constants:
             node = self._constants[name]
             if self.unknown(node):
@@ -92,31 +92,31 @@ class _Source:
             return outline(self.module, name)
         module, there = self._imports[name]
         if module.partition(".")[0] in _PLAIN:
-            found = import_module(module)
-            return found if there is None else getattr(found, there)
+            imported = import_module(module)
+            return imported if there is None else getattr(imported, there)
         if module.partition(".")[0] == _PACKAGE and there is not None:
             return _source(module).value(there)
         raise KeyError(name)
 
     def names(self, node: ast.AST) -> dict[str, Any]:
-        """The values of the names that a piece of source mentions, as far as they are known."""
-        found = {}
+        """The names that a piece of source mentions, with their values, as far as known."""
+        values = {}
         for name in _mentioned(node):
             with suppress(KeyError):
-                found[name] = self.value(name)
-        return found
+                values[name] = self.value(name)
+        return values
 
     def unknown(self, node: ast.AST) -> set[str]:
-        """The names in a piece of source that only running the module would tell."""
+        """The names in a piece of source whose values are not known without running the module."""
         return _mentioned(node) - self.names(node).keys() - vars(builtins).keys()
 
     def base(self, node: ast.expr) -> type | None:
-        """The outline of a base class; None for one from outside."""
+        """The outline of a base class; None for a class from outside this package."""
         try:
-            found = self.value(node.id) if isinstance(node, ast.Name) else None
+            base = self.value(node.id) if isinstance(node, ast.Name) else None
         except KeyError:
             return None
-        return found if isinstance(found, type) and found.__module__.startswith(_PACKAGE) else None
+        return base if isinstance(base, type) and base.__module__.startswith(_PACKAGE) else None
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +125,7 @@ def _source(module: str) -> _Source:
 
 
 def _assigned(node: ast.stmt) -> tuple[str, ast.expr | None]:
-    """Name and value of `name = value` and `name: kind = value`; no value of anything else."""
+    """Name and value of `name = value` or `name: kind = value`; value None for anything else."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if isinstance(target, ast.Name):
@@ -142,7 +142,7 @@ def _is_constructor(node: ast.stmt) -> bool:
 
 
 def _refusing(node: ast.stmt) -> ast.stmt:
-    """The constructor with its signature and without what it does."""
+    """The constructor with its signature, and a body that only raises an error."""
     assert isinstance(node, ast.FunctionDef)
     (refusal,) = ast.parse("raise TypeError('an outline cannot be built: import the class')").body
     bare = copy(node)

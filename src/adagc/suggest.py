@@ -1,17 +1,20 @@
-"""Suggestions for names that are not among the known ones: what every such error ends with."""
+"""Suggestions of similar names, with which error messages about unknown names end."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
 
-# difflib compares with every option: up to 0.3 s for this many, a minute for a million image names
+# difflib compares with every option: 0.3 s for this many, but a minute for a million image names
 _MOST_COMPARED = 5_000
 _MOST_LISTED = 20
 
 
 def nearest(name: str, options: Collection[str], count: int) -> list[str]:
-    """The options that `name` was probably meant to be: another case first, then misspellings."""
+    """Up to `count` options that `name` is probably a misspelling of.
+
+    If some differ in case only, just these are returned.
+    """
     folded = name.casefold()
     same = [option for option in options if option.casefold() == folded]
     if same or len(options) > _MOST_COMPARED:
@@ -20,18 +23,18 @@ def nearest(name: str, options: Collection[str], count: int) -> list[str]:
 
 
 def closest(name: str, options: Collection[str]) -> str | None:
-    """The one option that `name` was probably meant to be, if any is near."""
+    """The option that `name` is most likely a misspelling of; None if no option is similar."""
     return next(iter(nearest(name, options, 1)), None)
 
 
 def hint(name: str, options: Collection[str], count: int = 1) -> str:
-    """The end of an error message: `; did you mean 'x'?`, or nothing."""
+    """The end of an error message: `; did you mean 'x'?`, empty if no option is similar."""
     near = " or ".join(map(repr, nearest(name, options, count)))
     return near and f"; did you mean {near}?"
 
 
 def hint_or_list(name: str, options: Collection[str], what: str) -> str:
-    """Like `hint`, but says what there is where nothing is near: `; the classes are: a, b`."""
+    """Like `hint`, but lists the options if none is similar: `; the classes are: a, b`."""
     more = ", ..." if len(options) > _MOST_LISTED else ""
     listed = f"; the {what} are: {', '.join(list(options)[:_MOST_LISTED])}{more}"
     return hint(name, options) or listed

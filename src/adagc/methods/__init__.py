@@ -1,7 +1,8 @@
-"""The registry: every way to learn, by the title that tables print.
+"""The registry of methods, each under the title that tables print.
 
-Importing a method imports torch. Who only asks what a method is called, needs and can be told takes
-its `outline`, which is read from the source; who trains takes the class with `find`.
+Importing a method imports torch, which is slow. Code that only needs a method's name, requirements
+and options takes its `outline`, which is read from the source; training takes the class with
+`find`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     Registered = TypeVar("Registered", bound=type[Method])
 
-# Title to module and class, in the order of the paper's tables. A new method is a line here.
+# Title to module and class, in the order of the paper's tables. A new method needs a line here.
 _BUILT_IN = {
     "GT w/ BCE": "ground_truth:GroundTruth",
     "IUN": "ground_truth:IgnoreUnobserved",
@@ -47,35 +48,39 @@ _BUILT_IN = {
     "EM+APL": "entropy_maximisation:AsymmetricPseudoLabels",
     "AdaGC": "adagc:AdaGC",
 }
-_registered: dict[str, type[Method]] = {}  # from outside this package
+_registered: dict[str, type[Method]] = {}  # methods that other packages have registered
 
 
 def titles() -> list[str]:
-    """All titles, in the order of the tables; quick."""
+    """All titles, in the order of the tables; imports no built-in method, so it is quick."""
     plugins.load()
     return [*_BUILT_IN, *_registered]
 
 
 def find(name: str) -> type[Method]:
-    """A method by its title, class name or alias; case, blanks and hyphens do not matter."""
-    title = _title(name)
-    if title in _registered:
-        return _registered[title]
-    module, _, own = _BUILT_IN[title].partition(":")
-    found: type[Method] = getattr(import_module(f"{__name__}.{module}"), own)
-    return found
+    """The class of a method by its title, class name or alias.
 
-
-def outline(name: str) -> type[Method]:
-    """What `find` would return, to be asked but not built: without importing torch.
-
-    It has the constants, the docstring and the constructor's signature of the class.
+    Case, blanks and punctuation in the name do not matter. Raises UsageError for an unknown name.
     """
     title = _title(name)
     if title in _registered:
         return _registered[title]
-    module, _, own = _BUILT_IN[title].partition(":")
-    return outline_of(f"{__name__}.{module}", own)
+    module, _, class_name = _BUILT_IN[title].partition(":")
+    method: type[Method] = getattr(import_module(f"{__name__}.{module}"), class_name)
+    return method
+
+
+def outline(name: str) -> type[Method]:
+    """A stand-in for the class that `find` would return, made without importing torch.
+
+    It has the constants, the docstring and the constructor's signature of the class, but no
+    instance of it can be made.
+    """
+    title = _title(name)
+    if title in _registered:
+        return _registered[title]
+    module, _, class_name = _BUILT_IN[title].partition(":")
+    return outline_of(f"{__name__}.{module}", class_name)
 
 
 def outlines() -> dict[str, type[Method]]:
@@ -89,19 +94,19 @@ def registry() -> dict[str, type[Method]]:
 
 
 def register(method: Registered) -> Registered:
-    """Make a method of your own known by its title; a decorator for the class.
+    """Class decorator that adds a method of your own to the registry, under its title.
 
-    Tables, bench, tune and report then treat it as one of ours. Put it into a module that can be
-    imported by its name, and name that module in ADAGC_PLUGINS (or in an entry point of the group
-    `adagc.plugins`) for it to be known on the command line.
+    Tables, bench, tune and report then treat it like a built-in method. To use it on the command
+    line, put it into a module that can be imported by name, and name that module in ADAGC_PLUGINS
+    (or in an entry point of the group `adagc.plugins`).
     """
     title = getattr(method, "title", "")
     if not isinstance(title, str) or not title:
         raise UsageError(f"{method.__name__} has no title: add  title: ClassVar[str] = ...")
-    for other in (*_BUILT_IN, *_registered):
-        again = other in _registered and _place(_registered[other]) == _place(method)
-        if _key(other) == _key(title) and not again:  # folders of runs are named alike, too
-            raise UsageError(f"there is already a method with the title {other!r}: choose another")
+    for known in (*_BUILT_IN, *_registered):
+        again = known in _registered and _place(_registered[known]) == _place(method)
+        if _key(known) == _key(title) and not again:  # their run folders would have the same name
+            raise UsageError(f"there is already a method with the title {known!r}: choose another")
     _registered[title] = method
     plugins.remember(method)
     return method
@@ -117,10 +122,10 @@ def _title(name: str) -> str:
 
 
 def _names() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Titles and what else they are called by; aliases last, since they are in the sources."""
+    """Each title with the names it is known by; aliases last, as they must be read from source."""
     for title in titles():
-        own = _registered[title].__name__ if title in _registered else _BUILT_IN[title]
-        yield title, (title, own.rpartition(":")[2])
+        place = _registered[title].__name__ if title in _registered else _BUILT_IN[title]
+        yield title, (title, place.rpartition(":")[2])
     for title in titles():
         yield title, outline(title).aliases
 
@@ -134,7 +139,7 @@ def _key(name: str) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Method":  # the base class, which imports torch
+    if name == "Method":  # imported only when used, because the base class imports torch
         return import_module(f"{__name__}.base").Method
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

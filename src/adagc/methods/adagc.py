@@ -1,7 +1,9 @@
 """AdaGC: adaptive gradient calibration, the method of the paper.
 
-Symbols as there: student θ_S, teacher θ_T, p^S and p^T their probabilities, p̃^S the student's
-averaged predictions, t the pseudo-labels, λ the weight of the regulariser, β_t, β_s, γ, α, b_e.
+Symbols as in the paper: student θ_S, teacher θ_T, p^S and p^T their probabilities, p̃^S the
+student's averaged predictions, t the pseudo-labels, λ the weight of the regulariser, β_t and β_s
+the momenta of teacher and averaged predictions, γ the teacher's share in t, α of Mixup's Beta
+distribution, b_e the patience in epochs.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ PseudoLabels = Literal["dual", "teacher", "student", "dual-raw", "raw"]
 
 
 class AdaGC(Method):
-    """Warm up on noisy labels, notice the best moment, then calibrate gradients.
+    """Warm up on noisy labels, detect the best epoch, then calibrate gradients.
 
     Stage 1, warm-up:      L = L_AN
     Stage 2, calibration:  L = L_AN + λ R,   R = I(y = 0) log(1 - p t), both reduced alike
@@ -44,38 +46,52 @@ class AdaGC(Method):
     Mixup:                 z̃ = φ z_i + (1 - φ) z_j for z in {x, y, t},   φ ~ Beta(α, α)
     Trigger:               b_e epochs after the teacher's best mAP on noisy validation labels
 
-    With t ≈ p an unobserved entry is driven to 1 if p > 1 / (λ - 1) and to 0 below: λ says how
-    little evidence is enough. A class whose images name it with rate r is completed if r exceeds
-    a critical rate, .118 for λ = 3, .060 for 5, .030 for 9. Choose the smallest λ whose critical
-    rate lies below that of the hardest class (1 / the largest number of labels of an image is a
-    fair guess), or tune it on noisy validation mAP; too large a λ adds labels that are not there.
+    With t ≈ p an unobserved entry is driven to 1 if p > 1 / (λ - 1) and to 0 below: the larger λ,
+    the less evidence is enough. If a share r of the images that contain a class have it as their
+    observed label, its other labels are completed if r exceeds a critical rate, .118 for λ = 3,
+    .060 for 5, .030 for 9. Choose the smallest λ whose critical rate lies below the r of the
+    hardest class (1 / the largest number of labels of an image is a fair guess), or tune it on
+    noisy validation mAP; too large a λ adds labels that are wrong.
 
     Args:
-        weight: λ. The paper tunes it on noisy validation mAP: 3 and 5 on reBEN, 9 and 8 on AID.
-        patience: b_e, epochs without a better teacher before calibration starts.
-        teacher_momentum: β_t per optimiser step.
-        teacher_warm_up: Let the teacher be a plain mean until it has seen 1 / (1 - β_t) steps.
-        memory_momentum: β_s per visit of an image.
-        memory_start: What an image's memory holds before its first visit: that first prediction
-            ("first") or zeros.
-        balance: γ, the teacher's share in t.
-        pseudo_labels: What t is made of: "dual" (T and averaged S), "teacher" (T), "student"
-            (averaged S), "dual-raw" (T and the current S'), "raw" (S' alone).
-        mixup: α of the Beta distribution; 0 switches Mixup off.
-        mixup_per: One φ per "batch" or per "sample".
-        mixup_mask: Which mixed entries are calibrated: "strict" I(ỹ = 0), both partners
-            unobserved; "soft" weighs every entry by 1 - ỹ; "partners" mixes the two images' own
-            terms instead of their labels.
-        student_mode: Batch normalisation of the student's pass that makes p^S: running
-            statistics ("eval") or those of the batch ("train").
-        minimum_warm_up: Epochs at the start that cannot be the best one.
-        restore: Go back to the best epoch (student, teacher, memory, optimiser) when calibration
-            starts; the epochs since then still count.
-        force_trigger: Share of the epochs after which calibration starts in any case; None to
-            wait for the patience for ever.
-        trigger_epoch: Start calibration after this epoch, whatever the teacher says (ablation);
-            nothing is restored.
-        ramp_epochs: Raise λ linearly over this many epochs of calibration.
+        weight: How strongly gradients are calibrated (the paper's λ): larger values complete more
+            labels, and above some value wrong ones. The paper tunes it on noisy validation mAP: 3
+            and 5 on reBEN, 9 and 8 on AID.
+        patience: Number of epochs without a new best validation score of the teacher after which
+            calibration starts (b_e).
+        teacher_momentum: Share of its old weights that the teacher keeps in every optimiser step
+            (β_t); the rest comes from the student.
+        teacher_warm_up: Whether the teacher is the plain mean of all student weights so far during
+            its first 1 / (1 - β_t) steps, so that the random initial weights are forgotten sooner.
+        memory_momentum: Share of the old value that an image's averaged student prediction keeps
+            when the image is visited again, once per epoch (β_s).
+        memory_start: How the averaged prediction of an image starts: with the first prediction
+            made for it ("first") or with zeros ("zeros").
+        balance: Share of the teacher's prediction in a pseudo-label, from 0 to 1 (γ); the rest is
+            the student's.
+        pseudo_labels: Which predictions make the pseudo-labels t: "dual" mixes the teacher's with
+            the student's averaged ones (the paper's way), "teacher" takes the teacher's alone,
+            "student" the student's averaged ones alone, "dual-raw" mixes the teacher's with the
+            student's current ones, "raw" takes the student's current ones alone.
+        mixup: Parameter of the Beta(α, α) distribution that the mixing share φ of two images is
+            drawn from (α); larger values mix more evenly, 0 switches Mixup off.
+        mixup_per: Whether one mixing share is drawn for the whole "batch" or one per "sample".
+        mixup_mask: Which classes of a mixed image are calibrated: "strict" those observed in
+            neither of the two images, I(ỹ = 0); "soft" all of them, weighted by 1 - ỹ; "partners"
+            calibrates once with the labels of each of the two images and mixes the two losses.
+        student_mode: Which statistics batch normalisation uses in the student's pass that makes
+            the pseudo-labels: the running ones ("eval") or those of the batch ("train").
+        minimum_warm_up: Number of epochs at the start that cannot count as the best one, because
+            their validation scores are still unreliable.
+        restore: Whether to go back to the best epoch (student, teacher, averaged predictions and
+            optimiser) when calibration starts. Epochs trained since then still count towards the
+            total.
+        force_trigger: Share of all epochs, from 0 to 1, after which calibration starts even if
+            `patience` has not run out; none waits for `patience` alone.
+        trigger_epoch: Start calibration after exactly this epoch and ignore the validation scores;
+            nothing is restored. For ablations.
+        ramp_epochs: Number of epochs at the start of calibration over which λ rises linearly to
+            `weight`; 0 applies it in full at once.
     """
 
     title: ClassVar[str] = "AdaGC"
@@ -146,15 +162,15 @@ class AdaGC(Method):
     # -- state -------------------------------------------------------------------------------
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Copy the student into the teacher and open the memory."""
+        """Copy the student into the teacher and create the tables with a row per image."""
         super().setup(network, task)
         rows, columns = task.observed.shape
         self.teacher = AveragedNetwork(network, self.teacher_momentum, warm_up=self.teacher_warm_up)
         self.memory = SampleTable(rows, columns)  # p̃^S
-        self.targets = SampleTable(rows, columns)  # the last t of every image, for the reader
+        self.targets = SampleTable(rows, columns)  # the last t of every image, for `estimates`
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The trigger's memory, for checkpoints."""
+        """The state of the trigger, stored in checkpoints."""
         return {
             "best_epoch": self.best_epoch,
             "best_score": self.best_score,
@@ -162,7 +178,7 @@ class AdaGC(Method):
         }
 
     def set_extra_state(self, state: Any) -> None:
-        """Take the trigger's memory back."""
+        """Restore the state of the trigger from a checkpoint."""
         self.best_epoch = state["best_epoch"]
         self.best_score = state["best_score"]
         self.triggered_after = state["triggered_after"]
@@ -188,7 +204,7 @@ class AdaGC(Method):
             mix = Mixup.draw(
                 len(y), self.mixup, batch.generator, per=self.mixup_per, device=y.device
             )
-            # Before the passes that make t: partners on other ranks are read meanwhile.
+            # Before the passes that make t, so that images on other ranks are read during them.
             mixed = mix(batch.images)
         t = self._make_pseudo_labels(network, batch)
         if self.mixup > 0:
@@ -204,22 +220,22 @@ class AdaGC(Method):
         return Losses(total, {"assume_negative": assume_negative, "calibration": calibration})
 
     def _mixed_calibration(self, logits: Tensor, t: Tensor, known: Tensor, mix: Mixup) -> Tensor:
-        """I(ỹ = 0) log(1 - p t̃), or one of its two other readings."""
+        """(B, C) I(ỹ = 0) log(1 - p t̃), or what `mixup_mask` puts in its place."""
         if self.mixup_mask == "strict":
             return losses.gradient_calibration(logits, mix(t), mix(known))
         if self.mixup_mask == "soft":
             everywhere = torch.zeros_like(known)
             return (1 - mix(known)) * losses.gradient_calibration(logits, mix(t), everywhere)
-        own = losses.gradient_calibration(logits, t, known)
-        other = losses.gradient_calibration(logits, t[mix.partner], known[mix.partner])
-        return torch.lerp(other, own, mix.share.unsqueeze(1))
+        by_image = losses.gradient_calibration(logits, t, known)
+        by_partner = losses.gradient_calibration(logits, t[mix.partner], known[mix.partner])
+        return torch.lerp(by_partner, by_image, mix.share.unsqueeze(1))
 
     @torch.no_grad()
     def _make_pseudo_labels(self, network: nn.Module, batch: Batch) -> Tensor:
-        """T = γ p^T + (1 - γ) p̃^S on the batch as it is, before mixing."""
-        raw_needed = self.pseudo_labels != "teacher"
+        """(B, C) pseudo-labels t = γ p^T + (1 - γ) p̃^S of the batch's images before mixing."""
+        student_needed = self.pseudo_labels != "teacher"
         memory = current = None
-        if raw_needed:
+        if student_needed:
             was_training = network.training
             network.train(self.student_mode == "train")
             logits = network(batch.images)
@@ -234,14 +250,14 @@ class AdaGC(Method):
             if self.pseudo_labels == "teacher":
                 t = p_teacher
             else:
-                own = memory if self.pseudo_labels == "dual" else current
-                assert own is not None
-                t = self.balance * p_teacher + (1 - self.balance) * own
+                p_student = memory if self.pseudo_labels == "dual" else current
+                assert p_student is not None
+                t = self.balance * p_teacher + (1 - self.balance) * p_student
         self.targets.write(batch.index, t)
         return t
 
     def _remember(self, index: Tensor, logits: Tensor) -> Tensor:
-        """p̃^S ← β_s p̃^S + (1 - β_s) p^S, before t is made from it."""
+        """Update p̃^S ← β_s p̃^S + (1 - β_s) p^S of these images and return the new rows."""
         return self.memory.average(
             index,
             logits.float().sigmoid(),
@@ -255,13 +271,13 @@ class AdaGC(Method):
         return self.weight * min(1.0, (progress.epoch - self.triggered_after) / self.ramp_epochs)
 
     def after_step(self, network: nn.Module) -> None:
-        """Let the teacher follow."""
+        """Move the teacher towards the student."""
         self.teacher.update(network)
 
     # -- the trigger -------------------------------------------------------------------------
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
-        """Keep the teacher's best epoch; b_e epochs later go back there and start stage 2."""
+        """Keep a snapshot of the teacher's best epoch; b_e epochs later start stage 2 from it."""
         if self.calibrating:
             return Verdict.CONTINUE
         epoch = progress.epoch
@@ -294,13 +310,13 @@ class AdaGC(Method):
         return progress.epoch >= max(1, round(self.force_trigger * progress.epochs))
 
     def restored(self, progress: Progress) -> None:
-        """Back at the best epoch, in stage 2."""
+        """Start stage 2 from the best epoch, whose snapshot has just been loaded."""
         self.triggered_after = progress.epoch
 
-    # -- what others look at -----------------------------------------------------------------
+    # -- networks and values for evaluation --------------------------------------------------
 
     def watched(self, network: nn.Module) -> nn.Module:
-        """The teacher: its average over steps smooths the indicator."""
+        """The teacher, whose validation scores vary less because it averages over steps."""
         return self.teacher.network
 
     def reported(self, network: nn.Module) -> dict[str, Reported]:
@@ -311,12 +327,12 @@ class AdaGC(Method):
         }
 
     def estimates(self) -> Tensor:
-        """Pseudo-labels t, or the student's memory while there are none."""
+        """(N, C) the last pseudo-labels t, or the averaged predictions where there are none yet."""
         seen = self.targets.seen.unsqueeze(1)
         return torch.where(seen, self.targets.values, self.memory.values)
 
     def status(self) -> dict[str, Any]:
-        """Stage and trigger."""
+        """The stage, the best epoch so far and the last epoch of warm-up, for the history."""
         return {
             "stage": "calibration" if self.calibrating else "warm-up",
             "best_epoch": self.best_epoch or None,

@@ -26,7 +26,7 @@ class AssumeNegative(Method):
     paper: ClassVar[str] = COLE
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy with y as if it were complete."""
+        """Cross-entropy that takes every unobserved label as negative."""
         y = positives(batch.observed)
         total = losses.reduce(losses.binary_cross_entropy(network(batch.images), y))
         return Losses(total, {"assume_negative": total})
@@ -38,7 +38,8 @@ class LabelSmoothing(Method):
     AN against the targets y (1 - s) + (1 - y) s.
 
     Args:
-        smoothing: s; positives become 1 - s, unobserved entries s.
+        smoothing: By how much the targets are moved away from 1 and 0 (s): observed positives are
+            trained towards 1 - s, unobserved entries towards s.
     """
 
     title: ClassVar[str] = "AN-LS"
@@ -52,7 +53,7 @@ class LabelSmoothing(Method):
         self.smoothing = smoothing
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy against the softened labels."""
+        """Cross-entropy with the smoothed labels."""
         y = positives(batch.observed)
         soft = y * (1 - self.smoothing) + (1 - y) * self.smoothing
         total = losses.reduce(losses.binary_cross_entropy(network(batch.images), soft))
@@ -60,12 +61,13 @@ class LabelSmoothing(Method):
 
 
 class WeakAssumeNegative(Method):
-    """Assume negative, but weigh those negatives weakly.
+    """Assume negative, but with a small weight for those negatives.
 
     L = (1/BC) Σ [ y ℓ⁺ + w (1 - y) ℓ⁻ ]
 
     Args:
-        negative_weight: w; by default 1 / (C - 1), so that the one positive weighs as much as all
+        negative_weight: Weight of an assumed negative; an observed positive weighs 1 (w). By
+            default 1 / (C - 1) for C classes, so that the one positive weighs as much as all
             assumed negatives of an image together.
     """
 
@@ -79,7 +81,7 @@ class WeakAssumeNegative(Method):
         self.negative_weight = negative_weight
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy with faint negatives."""
+        """Cross-entropy in which assumed negatives are weighted by w."""
         logits = network(batch.images)
         y = positives(batch.observed)
         w = self.negative_weight

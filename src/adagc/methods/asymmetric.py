@@ -1,4 +1,4 @@
-"""ASL: assumed negatives that fade where they are easy and where they look wrong."""
+"""ASL: assumed negatives weigh less where the network already predicts a low probability."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from adagc.types import Batch, Losses, Progress
 
 
 class AsymmetricLoss(Method):
-    """Assume negative, but forget the easy negatives.
+    """Assume negative, but give easy negatives little or no weight.
 
     Observed:    (1 - p)^γ⁺ ℓ⁺,             ℓ⁺ = -log p
     Unobserved:  p_m^γ⁻ (-log(1 - p_m)),    p_m = max(p - m, 0)
@@ -26,11 +26,13 @@ class AsymmetricLoss(Method):
     γ⁺ = γ⁻ = m = 0 this is AN.
 
     Args:
-        positive_focus: γ⁺, how fast an observed positive fades as the network learns it.
-        negative_focus: γ⁻, how fast an unobserved entry fades as p falls.
-        margin: m, the p below which an unobserved entry counts as negative already.
-        focus_gradient: Let gradients flow through the fading weights too; without it they only
-            scale the gradients of the logarithms.
+        positive_focus: How fast the weight of an observed positive falls as its predicted
+            probability p rises (γ⁺); 0 keeps the full weight.
+        negative_focus: How fast the weight of an unobserved entry falls with its predicted
+            probability p (γ⁻); 0 keeps the full weight.
+        margin: Predicted probability below which an unobserved entry has no loss at all (m).
+        focus_gradient: Whether gradients also flow through these weights; otherwise the weights are
+            constants that only scale the gradients of the logarithms.
     """
 
     title: ClassVar[str] = "ASL"
@@ -63,23 +65,23 @@ class AsymmetricLoss(Method):
         self.focus_gradient = focus_gradient
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Focused cross-entropy, with a margin for what nobody looked at."""
+        """Cross-entropy with focus weights, and with a margin for unobserved entries."""
         z = losses.precise(network(batch.images))
         m = self.margin
-        seen = self._fade(torch.sigmoid(-z), self.positive_focus) * losses.positive(z)
+        positive = self._fade(torch.sigmoid(-z), self.positive_focus) * losses.positive(z)
         # log(1 - p + m) without forming 1 - p; positive where p < m, which p_m = 0 cuts off.
         log_m = torch.tensor(m, dtype=z.dtype, device=z.device).log()
         shifted = -torch.logaddexp(logsigmoid(-z), log_m).clamp(max=0)
-        unseen = self._fade(z.sigmoid() - m, self.negative_focus) * shifted
+        unobserved = self._fade(z.sigmoid() - m, self.negative_focus) * shifted
 
         observed = batch.observed
-        known = torch.where(observed > 0, seen, losses.negative(z))
+        known = torch.where(observed > 0, positive, losses.negative(z))
         known = losses.reduce(torch.where(observed != 0, known, 0.0))
-        assumed = losses.reduce(torch.where(observed == 0, unseen, 0.0))
+        assumed = losses.reduce(torch.where(observed == 0, unobserved, 0.0))
         return Losses(known + assumed, {"observed": known, "assume_negative": assumed})
 
     def _fade(self, share: Tensor, focus: float) -> Tensor:
-        """max(share, 0)^γ; just above 0, so that no slope is infinite for γ < 1."""
+        """Weight max(share, ε)^γ with a tiny ε > 0, so that no slope is infinite for γ < 1."""
         if not self.focus_gradient:
             share = share.detach()
         weight: Tensor = share.clamp(min=torch.finfo(share.dtype).tiny) ** focus

@@ -1,4 +1,4 @@
-"""What every method is: hyper-parameters, a loss, and the few moments at which the loop asks it."""
+"""The base class of methods: hyper-parameters, a loss, and the calls that the loop makes."""
 
 from __future__ import annotations
 
@@ -28,37 +28,38 @@ NEEDS = frozenset({"truth", "priors", "text", "feature_map"})
 
 
 class Method(nn.Module, ABC):
-    """A way to learn many labels from one.
+    """A way to train a multi-label classifier from one observed label per image.
 
-    A method is written for one process: it sees the labels, draws and logits of whole batches, and
-    with several ranks the passes of the network are shared out behind its back (`adagc.ranks`).
+    A method is written as if there were one process: it gets the labels, random draws and logits
+    of whole batches. With several ranks, each runs the network on a part of the images without the
+    method having to know (`adagc.ranks`).
 
     The constructor stores hyper-parameters (its signature is the configuration), `setup` builds
     what depends on data. Tensors registered as buffers, sub-modules and `get_extra_state` are the
-    whole state: what is there survives a checkpoint, what is not does not.
+    whole state that checkpoints store; anything else is lost when a run is resumed.
     """
 
-    title: ClassVar[str]  # as tables print it
-    aliases: ClassVar[tuple[str, ...]] = ()  # other names it answers to
-    family: ClassVar[str] = "Other methods"  # the heading it stands under in tables
-    paper: ClassVar[str] = ""
-    needs: ClassVar[frozenset[str]] = frozenset()
-    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # values worth trying when tuning
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # of options, inclusive
+    title: ClassVar[str]  # name that tables print
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names it can be chosen by
+    family: ClassVar[str] = "Other methods"  # heading of its group of rows in tables
+    paper: ClassVar[str] = ""  # authors, title, venue and year of its publication
+    needs: ClassVar[frozenset[str]] = frozenset()  # members of NEEDS that it cannot do without
+    grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # option to values worth trying in tuning
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # option to its limits, inclusive
     keeps: ClassVar[str] = ""  # what it remembers from step to step besides the network, in words
-    cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN, in its dearest stage
+    cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN, in its costliest stage
 
     def check(self, task: Task) -> None:
-        """Refuse senseless options and a task that lacks what this method needs.
+        """Raise an error for options out of range or a task that lacks what this method needs.
 
-        Called before anything is written.
+        Called before anything is written to disk.
         """
         for name, (low, high) in self.ranges.items():
             check_range(f"method.{name}", getattr(self, name), low, high)
         require(self, task)
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Build tables, heads, further networks; called once, before training or resuming."""
+        """Build tables, further networks and other state; called once, before training or resuming."""
         self.check(task)
 
     @abstractmethod
@@ -66,7 +67,7 @@ class Method(nn.Module, ABC):
         """The loss of one batch and its named parts."""
 
     def head(self) -> HeadSpec:
-        """The last layer this method trains; asked before the network is built."""
+        """The kind of last layer this method needs; called before the network is built."""
         return HeadSpec()
 
     def after_step(self, network: nn.Module) -> None:
@@ -77,23 +78,26 @@ class Method(nn.Module, ABC):
         return False
 
     def review(self, probabilities: Tensor, progress: Progress) -> None:
-        """Look at the (N, C) predictions of the deployed network, made without augmentation."""
+        """Use the (N, C) predictions of the deployed network, made without augmentation.
+
+        Called after each epoch for which `reviews` returns True.
+        """
 
     def wants_validation(self, progress: Progress) -> bool:
         """Whether `see_validation` wants the validation predictions of this epoch."""
         return False
 
     def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
-        """Look at the predictions that `end_epoch` gets the scores of; called right before it.
+        """Use the validation predictions whose scores `end_epoch` gets; called right before it.
 
         Args:
-            probabilities: (V, C) of the `watched` network for the validation images.
-            observed: (V, C) int8, what was seen of them: +1, 0 nobody looked, -1.
+            probabilities: (V, C) predictions of the `watched` network for the validation images.
+            observed: (V, C) int8, their labels: +1 present, 0 unobserved, -1 absent.
             progress: The epoch that has ended.
         """
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
-        """Judge the epoch from the noisy validation scores of the `watched` network."""
+        """Decide how to go on, from the noisy validation scores of the `watched` network."""
         return Verdict.CONTINUE
 
     def restored(self, progress: Progress) -> None:
@@ -104,12 +108,13 @@ class Method(nn.Module, ABC):
         return self.watched(network)
 
     def restarted(self, network: nn.Module, progress: Progress) -> None:
-        """Called right after a RESTART: the network has its new weights, the optimiser no past."""
+        """Called right after a RESTART: the network has its new weights, the optimiser is new."""
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
         """What the optimiser trains, in groups with their own settings.
 
-        Besides Adam's settings a group may say `clip=False`: not to be clipped.
+        Besides Adam's settings a group may have `clip=False`, which exempts its gradients from
+        clipping.
         """
         return [{"params": list(network.parameters()), "lr": lr}]
 
@@ -129,11 +134,11 @@ class Method(nn.Module, ABC):
         return {"network": self.deployed(network)}
 
     def estimates(self) -> Tensor | None:
-        """(N, C) what the method currently believes of the training images, if it keeps that."""
+        """(N, C) current label estimates of the training images; None if it keeps none."""
         return None
 
     def status(self) -> dict[str, Any]:
-        """What the history should tell of this epoch (stage, labels added, ...)."""
+        """Values to store in the history for this epoch (stage, labels added, ...)."""
         return {}
 
     @classmethod
@@ -164,7 +169,7 @@ def reported_by(method: Method, network: nn.Module) -> dict[str, Reported]:
 
 
 def require(method: Method, task: Task) -> None:
-    """Fail before training if the task lacks what the method declares."""
+    """Raise UnsuitedError if the task lacks something that the method's `needs` names."""
     for need, value in (("truth", task.truth), ("priors", task.priors), ("text", task.text)):
         if need in method.needs and value is None:
             key = "text" if need == "text" else "truth"
@@ -180,5 +185,5 @@ def require(method: Method, task: Task) -> None:
 
 
 def positives(observed: Tensor) -> Tensor:
-    """(B, C) 1.0 where somebody saw the class: the targets of assuming everything else negative."""
+    """(B, C) targets that assume negative: 1.0 where a class was observed, 0.0 elsewhere."""
     return (observed > 0).to(torch.float32)

@@ -1,4 +1,4 @@
-"""BoostLU: large losses found with boosted class activation maps."""
+"""BoostLU: the large losses of LL-Ct, computed on boosted class activation maps."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from adagc.models.spec import HeadSpec
 
 
 class BoostLU(LargeLossTemporary):
-    """Boost what the class activation maps find, then correct large losses in each step.
+    """Boost positive values of the class activation maps, then correct large losses per step.
 
     z = mean over positions of f(M),   f(m) = α m if m > 0 else m
     M = the class activation maps: the last layer at every position of the feature map
     L = LL-Ct on z: the k largest losses of the batch's unobserved entries become ℓ⁺
     k = ⌈BC (t - 1) Δ⌉ in epoch t of T,   Δ = final / (T - 1)
 
-    Missing labels leave the maps right in place but too faint; the boost makes up for that. It is
-    part of the network, in training from the first step and at test time. α = 1 is plain LL-Ct.
+    Missing labels leave the maps in the right places but with too small values; the boost makes up
+    for that. It is part of the network, in training from the first step and at test time. α = 1 is
+    plain LL-Ct.
 
     Args:
-        boost: α, by which positive activations are multiplied.
+        boost: Factor by which positive activations of the class maps are multiplied (the paper's
+            α); 1 changes nothing.
         final: Share of all entries (images x classes) that is corrected in the last epoch, however
             many epochs there are. The share of labels that are missing, (labels per image - 1) /
             classes, is a fair guess: about .10 on reBEN, .25 on AID.
-        delta: Per cent of all entries that every epoch corrects more, instead of `final`; 0.2 was
-            published, for ten epochs.
-        largest: Share of all entries that is never exceeded; no limit by default.
+        delta: Percentage of all entries by which the corrected share grows every epoch; replaces
+            `final`. The paper uses 0.2, for ten epochs.
+        largest: Upper limit of the corrected share of entries, from 0 to 1; no limit by default.
     """
 
     title: ClassVar[str] = "BoostLU + LL-Ct"
@@ -58,5 +60,5 @@ class BoostLU(LargeLossTemporary):
         self.boost = boost
 
     def head(self) -> HeadSpec:
-        """A last layer that boosts before it pools."""
+        """A last layer that multiplies positive activations by `boost` before it averages them."""
         return HeadSpec("class-map", boost=self.boost)

@@ -1,4 +1,4 @@
-"""`adagc methods`: the registry as a table, and one method explained from its own source."""
+"""`adagc methods`: a table of all methods, or the description and options of one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEEDS = {
 
 
 def describe(name: str | None = None) -> dict[str, Any]:
-    """JSON-ready: every method, or one with its options."""
+    """What can be written as JSON about every method, or about one with all of its options."""
     if name is None:
         return {title: _summary(method) for title, method in outlines().items()}
     method = outline(name)
@@ -50,7 +50,7 @@ def options(method: type[Method]) -> dict[str, dict[str, Any]]:
 
 
 def render(name: str | None = None) -> RenderableType:
-    """For the terminal."""
+    """The same as `describe`, laid out for the terminal."""
     if name is None:
         table = Table(header_style="bold")
         for heading in ("method", "in one line", "needs besides one label", "keeps", "cost"):
@@ -66,8 +66,9 @@ def render(name: str | None = None) -> RenderableType:
         return Group(
             table,
             Text(
-                "Keeps: state from step to step besides the network. Cost: arithmetic of a step"
-                " relative to AN.\nadagc methods NAME explains one."
+                "Keeps: what it remembers from step to step besides the network. Cost: arithmetic"
+                " of a training step relative to AN.\nadagc methods NAME explains one method and"
+                " its options."
             ),
         )
     one = describe(name)

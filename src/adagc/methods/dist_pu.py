@@ -22,7 +22,7 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class DistPU(Method):
-    """Let each class be predicted as often as it occurs, then sharpen with mixed pseudo-labels.
+    """Make each class predicted as often as it occurs, then train on mixed pseudo-labels.
 
     Alignment:  R = (1/C) Σ_c [ 2 π_c |mean_P(s) - 1| + |mean_U(s) - π_c| ]
     Warm-up:    L = R + μ_w H_U
@@ -35,21 +35,25 @@ class DistPU(Method):
     Entries seen to be absent have q = 0 and add ℓ⁻ = -log(1 - p) to L.
 
     Args:
-        warm_up: Share of the epochs without pseudo-labels; .29 is 20 of 70.
-        warm_up_entropy: μ_w, weight of the entropy during warm-up.
-        entropy: μ, weight that the entropy grows to afterwards.
-        mixed: w, weight of the cross-entropy of mixed images.
-        mixed_entropy: μ_m, weight of the entropy of mixed images.
-        mixup: α of the Beta distribution; large values mix halves.
-        form: How classes are weighed in R: as above ("paper"), where none counts more than
-            1 + 2 π_c, or divided by 2 π_c as in the released code ("code"), where a class that
-            one image in 300 contains pulls 150 times harder.
-        unlabelled: U_c of R: "all" images of a batch, whose share of class c is π_c, or the
-            "unobserved" ones alone, whose share is smaller by what was observed.
-        mean_momentum: Average the class means of U_c over batches with this momentum; 0 takes
-            each batch's own. Small batches make the sign of mean_U(s) - π_c a matter of luck.
-        priors: π_c, one number per class in the order of the classes; by default the training
-            images' true shares.
+        warm_up: Share of all epochs that are trained without pseudo-labels at the start, from 0 to
+            1; 0.29 is 20 of 70 epochs.
+        warm_up_entropy: Weight of the entropy of unobserved entries during warm-up (μ_w).
+        entropy: Weight that the entropy of unobserved entries grows to after warm-up (μ).
+        mixed: Weight of the cross-entropy of mixed images with their pseudo-labels (w).
+        mixed_entropy: Weight of the entropy of the predictions for mixed images (μ_m).
+        mixup: Parameter of the Beta(α, α) distribution that the mixing share φ of two images is
+            drawn from (α); large values mix the two about half and half.
+        form: How classes are weighted in the alignment loss R: "paper" as in the equation above,
+            where no class counts more than 1 + 2 π_c; "code" divides by 2 π_c as in the released
+            code, which makes a class that one image in 300 contains count 150 times as much.
+        unlabelled: Which images of a batch are the unlabelled set U_c in R: "all" of them, whose
+            share of class c is π_c, or only those where the class is "unobserved", whose share is
+            smaller because the observed ones are taken out.
+        mean_momentum: Momentum with which the mean prediction of U_c is averaged over batches, from
+            0 to below 1; 0 uses each batch alone. In small batches the sign of mean_U(s) - π_c is
+            mostly chance, and averaging steadies it.
+        priors: Share of images that contain each class, from 0 to 1, in the order of the classes
+            (π_c); by default the true shares of the training images.
     """
 
     title: ClassVar[str] = "Dist-PU"
@@ -109,7 +113,7 @@ class DistPU(Method):
     # -- state -------------------------------------------------------------------------------
 
     def check(self, task: Task) -> None:
-        """Given priors make those of the task unnecessary."""
+        """Check options and task; with the option `priors` the task needs none."""
         if self.priors is None:
             super().check(task)
             return
@@ -121,31 +125,31 @@ class DistPU(Method):
         super().check(replace(task, priors=torch.tensor(self.priors)))
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Open the pseudo-labels and work out what the mean of U_c should be."""
+        """Create the table of pseudo-labels and compute what the mean of U_c should be."""
         super().setup(network, task)
         rows, columns = task.observed.shape
         pi = task.priors if self.priors is None else torch.tensor(self.priors)
         assert pi is not None  # check() made sure
         target = pi
         if self.unlabelled == "unobserved":
-            there = (task.observed > 0).float().mean(dim=0)
+            present = (task.observed > 0).float().mean(dim=0)
             unknown = (task.observed == 0).float().mean(dim=0)
-            target = ((pi - there) / unknown.clamp(min=1 / rows)).clamp(0, 1)
+            target = ((pi - present) / unknown.clamp(min=1 / rows)).clamp(0, 1)
         self.register_buffer("observed", task.observed.clone(), persistent=False)
         self.register_buffer("pi", pi.to(torch.float32), persistent=False)
         self.register_buffer("target", target.to(torch.float32), persistent=False)
         self.pseudo_labels = SampleTable(rows, columns)  # q
-        self.means = SampleTable(1, columns)  # of U_c over batches
+        self.means = SampleTable(1, columns)  # mean prediction of U_c, averaged over batches
 
     # -- one step ----------------------------------------------------------------------------
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """R and entropy on the batch as it is, then pseudo-labels on the mixed batch."""
+        """R and entropy on the images themselves, then pseudo-labels on the mixed images."""
         second = progress.epoch > self._warm_up_epochs(progress)
         if second:
             device = batch.observed.device
             mix = Mixup.draw(len(batch.observed), self.mixup, batch.generator, device=device)
-            mixed = mix(batch.images)  # partners on other ranks are read during the first pass
+            mixed = mix(batch.images)  # images on other ranks are read during the first pass
         logits = network(batch.images)
         unobserved = batch.observed == 0
         alignment = self._alignment(logits, batch.observed).mean()
@@ -157,9 +161,9 @@ class DistPU(Method):
 
         scores = known(losses.precise(logits).detach().sigmoid(), batch.observed)
         if second:
-            # An image that was never visited, because there was no warm-up, is its own guide.
-            seen = self.pseudo_labels.seen[batch.index].unsqueeze(1)
-            q = torch.where(seen, self.pseudo_labels[batch.index], scores.float())
+            # Without warm-up an image has no pseudo-labels at its first visit: use its scores.
+            visited = self.pseudo_labels.seen[batch.index].unsqueeze(1)
+            q = torch.where(visited, self.pseudo_labels[batch.index], scores.float())
             blended = network(mixed)
             fit = losses.reduce(losses.binary_cross_entropy(blended, mix(q)))
             mixed_entropy = losses.reduce(losses.entropy(blended))
@@ -169,7 +173,7 @@ class DistPU(Method):
         return Losses(total, parts)
 
     def _alignment(self, logits: Tensor, observed: Tensor) -> Tensor:
-        """R_c of every class, (C,)."""
+        """(C,) alignment loss of every class; its mean is R."""
         z = losses.precise(logits)
         labelled = observed > 0
         short = torch.where(labelled, (-z).sigmoid(), 0.0).sum(dim=0)
@@ -185,7 +189,10 @@ class DistPU(Method):
         return short + gap / (2 * self.pi.clamp(min=rarest))
 
     def _averaged(self, mean: Tensor) -> Tensor:
-        """Mean over batches, with the gradient of this batch's: the sign of the gap gets steady."""
+        """The mean over batches in value, but with the gradient of this batch's mean.
+
+        The sign of its gap to the target then changes less from batch to batch.
+        """
         if self.mean_momentum == 0:
             return mean
         first = torch.zeros(1, dtype=torch.int64, device=mean.device)
@@ -193,7 +200,7 @@ class DistPU(Method):
         return mean + (new.squeeze(0) - mean).detach()
 
     def _entropy_weight(self, progress: Progress) -> float:
-        """μ_w, then μ(t) with t of T epochs after warm-up done."""
+        """Weight of the entropy in this epoch: μ_w in warm-up, μ(t) in epoch t after it."""
         start = self._warm_up_epochs(progress)
         if progress.epoch <= start:
             return self.warm_up_entropy
@@ -206,16 +213,16 @@ class DistPU(Method):
     # -- pseudo-labels -----------------------------------------------------------------------
 
     def reviews(self, progress: Progress) -> bool:
-        """At the end of warm-up, if anything follows."""
+        """True after the last epoch of warm-up, unless training ends with it."""
         return progress.epoch == self._warm_up_epochs(progress) < progress.epochs
 
     def review(self, probabilities: Tensor, progress: Progress) -> None:
-        """The first pseudo-labels of all images."""
+        """Take the predictions as the first pseudo-labels of all images."""
         rows = torch.arange(len(probabilities), device=probabilities.device)
         self.pseudo_labels.write(rows, known(probabilities, self.observed))
 
     def estimates(self) -> Tensor:
-        """The pseudo-labels q, in warm-up the scores they will be made of."""
+        """(N, C) the pseudo-labels q; during warm-up the scores of each image's last visit."""
         return self.pseudo_labels.values
 
 

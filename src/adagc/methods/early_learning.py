@@ -1,4 +1,4 @@
-"""ELR: hold on to what the network believed before it memorised wrong labels."""
+"""ELR: keep the predictions that the network made before it memorised wrong labels."""
 
 from __future__ import annotations
 
@@ -28,17 +28,21 @@ class EarlyLearning(Method):
     R = log(1 - [p t + (1 - p)(1 - t)])            form "binary"
 
     With t ≈ p an unobserved entry is driven to 1 if p exceeds 1 / (λ - 1) (product) or
-    λ / (2 (λ - 1)) (binary: never below one half, and not at all for λ ≤ 2), and to 0 below. Single
-    positives leave present classes near 1 / (labels per image), which only the product can lift.
+    λ / (2 (λ - 1)) (binary: never below one half, and not at all for λ ≤ 2), and to 0 below. With
+    single positives the predictions of present classes stay near 1 / (labels per image), which only
+    the product can raise.
 
-    The loss has no lower bound: a training loss far below 0 is healthy. A class seen to be absent
+    The loss has no lower bound: a training loss far below 0 is normal. A class seen to be absent
     takes part in L_AN alone.
 
     Args:
-        weight: λ; 0 is AN.
-        momentum: β per visit of an image.
-        form: What agreement is: both sure that the class is there ("product"), or both sure of the
-            same ("binary", the inner product of two-class probabilities).
+        weight: How strongly agreement with the averaged predictions is rewarded (λ); 0 is the
+            method AN.
+        momentum: Share of the old value that an image's averaged prediction keeps when the image
+            is visited again, once per epoch (β).
+        form: What counts as agreement of the current and the averaged prediction: "product" when
+            both say that the class is present, "binary" when both say the same, present or absent
+            (the inner product of the two-class probabilities).
     """
 
     title: ClassVar[str] = "ELR"
@@ -71,13 +75,13 @@ class EarlyLearning(Method):
         self.form = form
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Open the memory with targets that push nowhere: 0 for the product, ½ for the binary."""
+        """Create the averaged predictions, at a value that gives R no gradient: 0 or, binary, ½."""
         super().setup(network, task)
         rows, columns = task.observed.shape
         self.memory = SampleTable(rows, columns, start=0.0 if self.form == "product" else 0.5)
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy with y as if it were complete, and the regulariser."""
+        """Cross-entropy that takes unobserved labels as negative, and the regulariser."""
         logits = network(batch.images)
         p = losses.precise(logits.detach()).sigmoid()
         t = self.memory.average(batch.index, p, self.momentum, first=False)
@@ -90,7 +94,7 @@ class EarlyLearning(Method):
         return Losses(total, {"assume_negative": assume_negative, "early_learning": early_learning})
 
     def estimates(self) -> Tensor:
-        """The averaged predictions t."""
+        """(N, C) the averaged predictions t."""
         return self.memory.values
 
 

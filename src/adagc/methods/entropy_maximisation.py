@@ -1,4 +1,4 @@
-"""EM and EM+APL: what nobody looked at stays undecided until it is plainly negative."""
+"""EM and EM+APL: unobserved entries stay undecided; EM+APL then labels the unlikely negative."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class EntropyMaximisation(Method):
     Observed:    ℓ⁺ = -log p
     Unobserved:  -α H(p),    H(p) = -p log p - (1 - p) log(1 - p)
 
-    The pull on an unobserved logit is α p (1 - p) z: none at p = .5, back towards it elsewhere.
+    The gradient on an unobserved logit is α p (1 - p) z: it is 0 at p = .5 and points back there.
     The loss may be negative, but never below -α log 2. Entries seen to be absent have
     ℓ⁻ = -log(1 - p).
 
     Args:
-        weight: α, how strongly unobserved entries are held at .5.
+        weight: How strongly predictions of unobserved entries are held at 0.5 (the paper's α).
     """
 
     title: ClassVar[str] = "EM"
@@ -44,7 +44,7 @@ class EntropyMaximisation(Method):
         self.weight = weight
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy on what was observed, -α H on the rest."""
+        """Cross-entropy of the observed entries, -α H of the others."""
         logits = network(batch.images)
         observed = known_entries(logits, batch.observed)
         entropy = losses.reduce(torch.where(batch.observed == 0, losses.entropy(logits), 0.0))
@@ -65,10 +65,12 @@ class AsymmetricPseudoLabels(Method):
     seen to be absent have ℓ⁻ = -log(1 - p).
 
     Args:
-        weight: α, how strongly unknown entries are held at .5.
-        pseudo_weight: β, the weight of a soft negative.
-        share: ρ, how many of a class's unknown entries have become soft negatives in the end.
-        warm_up: Share of the epochs before the first soft negatives; e_w is that many epochs.
+        weight: How strongly predictions of unknown entries are held at 0.5 (the paper's α).
+        pseudo_weight: Weight of a soft negative in the loss (β); an observed label weighs 1.
+        share: Share of the unknown entries of each class that are soft negatives at the end of
+            training, from 0 to 1 (ρ).
+        warm_up: Share of all epochs that pass before the first soft negatives are chosen, from 0
+            to 1; e_w is that number of epochs.
     """
 
     title: ClassVar[str] = "EM+APL"
@@ -106,7 +108,7 @@ class AsymmetricPseudoLabels(Method):
         self.warm_up = warm_up
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Open the table: what was observed is certain, the rest is undecided."""
+        """Create the table of labels: 1 or 0 where observed, 0.5 elsewhere."""
         super().setup(network, task)
         unknown = task.observed == 0
         self.register_buffer("unknown", unknown)
@@ -114,7 +116,7 @@ class AsymmetricPseudoLabels(Method):
         self.register_buffer("unknown_at_start", unknown.sum(dim=0))
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """EM, and cross-entropy against p̂ on soft negatives."""
+        """The loss of EM, and cross-entropy of soft negatives with p̂."""
         logits = network(batch.images)
         unknown = self.unknown[batch.index]
         labelled = (batch.observed == 0) & ~unknown
@@ -126,7 +128,7 @@ class AsymmetricPseudoLabels(Method):
         return Losses(total, {"observed": observed, "entropy": entropy, "soft_negative": pseudo})
 
     def reviews(self, progress: Progress) -> bool:
-        """From e_w on; after the last epoch nobody would learn from it."""
+        """True from epoch e_w on, except after the last epoch, when no training follows."""
         return self._warm_up_epochs(progress) <= progress.epoch < progress.epochs
 
     @torch.no_grad()
@@ -146,16 +148,16 @@ class AsymmetricPseudoLabels(Method):
         return int(self.unknown_at_start.sum() - self.unknown.sum())
 
     def estimates(self) -> Tensor | None:
-        """The table: p̂ of soft negatives, and p of the last review where still unknown."""
+        """(N, C) p̂ of soft negatives and p of the last review elsewhere; None before the first."""
         return self.table.clone() if self._soft_negatives() else None
 
     def status(self) -> dict[str, Any]:
-        """How many labels were added."""
+        """Number of soft negatives chosen so far."""
         return {"soft_negatives": self._soft_negatives()}
 
 
 def known_entries(logits: Tensor, observed: Tensor) -> Tensor:
-    """Reduced cross-entropy of what was seen to be there or not; other entries count 0."""
+    """Mean cross-entropy over all entries, where unobserved entries count as 0."""
     matrix = torch.where(observed > 0, losses.positive(logits), losses.negative(logits))
     return losses.reduce(torch.where(observed != 0, matrix, 0.0))
 
@@ -163,7 +165,7 @@ def known_entries(logits: Tensor, observed: Tensor) -> Tensor:
 def lowest(values: Tensor, eligible: Tensor, count: Tensor) -> Tensor:
     """(N, C) mask of the `count[c]` eligible entries of column c with the lowest values.
 
-    Of equal values the earlier row is taken.
+    Among equal values the earlier rows are taken.
 
     >>> values = torch.tensor([[0.1], [0.3], [0.2]])
     >>> lowest(values, torch.tensor([[False], [True], [True]]), torch.tensor([1])).T

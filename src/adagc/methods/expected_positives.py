@@ -21,12 +21,14 @@ class ExpectedPositives(Method):
 
     L = (1/BC) Σ_P ℓ⁺ + λ ((k̂ - k) / C)², k̂ the batch mean of Σ_c p_c.
 
-    Nothing says which entries are negative; the network itself spreads the expected mass.
+    Nothing says which entries are negative: the network decides which classes make up the expected
+    number.
 
     Args:
-        weight: λ.
-        expected: k, the mean number of labels per image; by default the training images' true
-            mean, which makes this a method with a prior.
+        weight: Weight of the penalty on predicting more or fewer labels per image than expected
+            (λ).
+        expected: Expected mean number of labels per image (k); by default the true mean of the
+            training images, so that without this option the method needs clean labels.
     """
 
     title: ClassVar[str] = "EPR"
@@ -45,12 +47,12 @@ class ExpectedPositives(Method):
         self.expected = expected
 
     def check(self, task: Task) -> None:
-        """A given k makes the prior unnecessary."""
+        """Check options and task; with the option `expected` the task needs no prior."""
         given = None if self.expected is None else torch.empty(0)
         super().check(task if given is None else replace(task, priors=given))
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Take k from the priors unless it was given."""
+        """Set k, from the option `expected` or else from the task's priors."""
         super().setup(network, task)
         if self.expected is not None:
             self.k = self.expected
@@ -59,7 +61,7 @@ class ExpectedPositives(Method):
         self.k = float(task.priors.sum())
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Positives and the gap to k."""
+        """Cross-entropy of the observed positives, and the penalty on the distance from k."""
         logits = network(batch.images)
         positive = losses.reduce(positives(batch.observed) * losses.positive(logits))
         gap = losses.expected_positives_gap(logits, self.k)

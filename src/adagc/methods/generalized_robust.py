@@ -1,4 +1,4 @@
-"""GR: unobserved labels are soft, their losses robust, and trust in them grows over the run."""
+"""GR: soft labels and robust losses for unobserved entries, trusted more as training goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adagc.types import Batch, Losses, Progress
 
 
 class GeneralizedRobust(Method):
-    """Take unobserved labels as soft ones, with robust losses and growing trust.
+    """Give unobserved entries soft labels and robust losses, and trust them more over time.
 
     Observed:    ℓ⁺ = -log p
     Unobserved:  v [ K L₂ + (1 - K) L₃ ]
@@ -29,16 +29,22 @@ class GeneralizedRobust(Method):
     gradient fades where the network is sure. Entries seen to be absent have ℓ⁻ = -log(1 - p).
 
     Args:
-        slope_start: w in the first epoch: how strongly K follows the network; 0 ignores it.
-        slope_end: w in the last epoch.
-        offset_start: b in the first epoch: K of an entry with p = 0, as a logit.
-        offset_end: b in the last epoch.
-        centre_start: μ in the first epoch: the p that counts most.
-        centre_end: μ in the last epoch.
-        width_start: s in the first epoch: how far from μ entries still count.
-        width_end: s in the last epoch.
-        positive_exponent: q₂; 0 is cross-entropy.
-        negative_exponent: q₃; 0 is cross-entropy.
+        slope_start: How strongly the assumed chance K that an unobserved class is present follows
+            the network's prediction p, in the first epoch (w); 0 ignores the prediction.
+        slope_end: The same slope in the last epoch (w).
+        offset_start: K of an entry with p = 0, as a logit, in the first epoch (b); -2 is a chance
+            of 0.12.
+        offset_end: The same logit in the last epoch (b).
+        centre_start: Prediction p at which an unobserved entry counts most, in the first epoch
+            (μ).
+        centre_end: The same prediction in the last epoch (μ).
+        width_start: How far from μ an unobserved entry still counts, in the first epoch: the
+            standard deviation of a bell curve over p (s).
+        width_end: The same standard deviation in the last epoch (s).
+        positive_exponent: Exponent of the loss of an unobserved entry as a positive (q₂); 0 is
+            cross-entropy, 1 is linear in p and more robust to wrong labels.
+        negative_exponent: Exponent of the loss of an unobserved entry as a negative (q₃); 0 is
+            cross-entropy, 1 is linear in p and more robust to wrong labels.
     """
 
     title: ClassVar[str] = "GR"
@@ -112,19 +118,20 @@ class GeneralizedRobust(Method):
 
 
 def generalised(cross_entropy: Tensor, q: float) -> Tensor:
-    """(1 - a^q) / q of a cross-entropy -log a: itself for q → 0, 1 - a for q = 1.
+    """(1 - a^q) / q of a cross-entropy -log a: the cross-entropy for q → 0, 1 - a for q = 1.
 
-    Taken from the cross-entropy its slope is a^q, at most 1, where q a^(q - 1) would overflow.
+    It is computed from the cross-entropy because its slope is then a^q, at most 1; computed from a,
+    the slope a^(q - 1) would overflow for small a.
     """
     if q == 0:
         return cross_entropy
     x = q * cross_entropy
-    # expm1 is exact for small x; its backward, 1 + expm1(-x), is not for large ones.
+    # expm1 is exact for small x, but its gradient 1 + expm1(-x) is inexact for large x.
     return torch.where(x < 0.5, -torch.expm1(-x), 1 - torch.exp(-x)) / q
 
 
 def _ramp(progress: Progress) -> float:
-    """From 0 in the first epoch to 1 in the last; a single epoch is the first one."""
+    """Share r of the schedule that is done: 0 in the first (or only) epoch, 1 in the last."""
     return min(1.0, (progress.epoch - 1) / max(progress.epochs - 1, 1))
 
 

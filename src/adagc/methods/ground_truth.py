@@ -1,4 +1,4 @@
-"""Upper bounds that see clean labels: GT w/ BCE and IUN."""
+"""Upper bounds that are trained on clean labels: GT w/ BCE and IUN."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class GroundTruth(Method):
     """Train on the clean labels: the upper bound.
 
     L = (1/BC) Σ [ y* ℓ⁺ + (1 - y*) ℓ⁻ ]
+
+    y* are the clean labels.
     """
 
     title: ClassVar[str] = "GT w/ BCE"
@@ -24,18 +26,18 @@ class GroundTruth(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy against y*."""
+        """Cross-entropy with the clean labels y*."""
         truth = _truth(batch)
         total = losses.reduce(losses.binary_cross_entropy(network(batch.images), truth))
         return Losses(total, {"cross_entropy": total})
 
 
 class IgnoreUnobserved(Method):
-    """Ignore unobserved positives: the observed positive and the true negatives.
+    """Train on the observed positive and the true negatives; ignore unobserved positives.
 
     L = (1/BC) Σ [ y ℓ⁺ + (1 - y*) ℓ⁻ ]
 
-    False negatives contribute nothing, yet count in the denominator.
+    Unobserved positives add 0 to the sum but count in the denominator.
     """
 
     title: ClassVar[str] = "IUN"
@@ -46,7 +48,7 @@ class IgnoreUnobserved(Method):
     needs: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Known entries only."""
+        """Cross-entropy of observed positives and true negatives."""
         logits = network(batch.images)
         y = positives(batch.observed)
         positive = losses.reduce(y * losses.positive(logits))

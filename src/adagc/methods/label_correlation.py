@@ -1,4 +1,4 @@
-"""LCR: classes with similar names should be predicted alike."""
+"""LCR: classes with similar names should get similar predictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Form = Literal["smoothing", "targets"]
 
 
 class LabelCorrelation(Method):
-    """Assume negative, and tie the predictions of classes with similar names.
+    """Assume negative, and pull the predictions of classes with similar names together.
 
     Names:      S_cc' = max(0, cos(ê_c, ê_c')), S_cc = 0, rows divided by their sum;
                 ê_c = e_c - mean(e), e_c the embedding of the name of class c
@@ -28,15 +28,17 @@ class LabelCorrelation(Method):
     Targets:    L = L_AN with min(1, max(y, ρ Sᵀ y)) in place of y, and 0 where a class was seen
                 to be absent
 
-    Without the centring all cosines are large and nearly equal, and every class would be tied to
-    every other. A class without a similar one has a row of zeros. These formulas follow the idea
-    of the paper, whose own were not at hand.
+    Without subtracting the mean, all cosines are large and nearly equal, and every class would be
+    related to every other. A class without a similar one has a row of zeros. These formulas follow
+    the idea of the paper, whose own formulas were not available.
 
     Args:
-        weight: λ, how strongly related classes are drawn together; of the form "smoothing".
-        form: "smoothing" draws the predictions of related classes together, "targets" hands a
-            part of every observed label on to related classes.
-        share: ρ, how much of an observed label is handed on in all; of the form "targets".
+        weight: How strongly the predictions of related classes are pulled together (λ); only used
+            with the form "smoothing".
+        form: How related classes influence each other: "smoothing" pulls their predictions
+            together, "targets" passes a part of every observed label on to related classes.
+        share: Part of an observed label that is passed on to all related classes together, from 0
+            to 1 (ρ); only used with the form "targets".
     """
 
     title: ClassVar[str] = "LCR"
@@ -60,9 +62,9 @@ class LabelCorrelation(Method):
         self.share = share
 
     def check(self, task: Task) -> None:
-        """One embedding per class."""
+        """Check options and task, which needs one embedding per class."""
         super().check(task)
-        assert task.text is not None  # super made sure
+        assert task.text is not None  # super().check refused the task otherwise
         if len(task.text) != len(task.classes):
             raise AdagcError(
                 f"{self.title} got {len(task.text)} embeddings for {len(task.classes)} classes:"
@@ -70,7 +72,7 @@ class LabelCorrelation(Method):
             )
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Work out S."""
+        """Compute the similarities S of the class names."""
         super().setup(network, task)
         assert task.text is not None  # check() made sure
         s = torch.from_numpy(correlation(task.text.detach().cpu().double().numpy()))
@@ -79,7 +81,7 @@ class LabelCorrelation(Method):
         self.register_buffer("correlation", s.float())
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy, with its predictions smoothed or its labels handed on."""
+        """Cross-entropy with smoothed predictions, or with labels passed on to related classes."""
         logits = network(batch.images)
         if self.form == "targets":
             total = losses.reduce(losses.binary_cross_entropy(logits, self._targets(batch)))
@@ -95,14 +97,14 @@ class LabelCorrelation(Method):
     # Sums over products instead of matrix products, which mixed precision would round to bfloat16.
 
     def _differences(self, logits: Tensor) -> Tensor:
-        """(B, C) Σ_c' S_cc' (p_ic - p_ic')²."""
+        """(B, C) Σ_c' S_cc' (p_ic - p_ic')², how far related classes are predicted apart."""
         p = losses.precise(logits).sigmoid()
         squared = (p.unsqueeze(2) - p.unsqueeze(1)) ** 2  # (B, C, C)
         return (self.correlation * squared).sum(dim=2)
 
     def _targets(self, batch: Batch) -> Tensor:
-        """(B, C) labels, and the part of them that goes to related classes."""
+        """(B, C) targets: observed labels, and the part of them passed on to related classes."""
         y = positives(batch.observed)
-        handed_on = (self.correlation * y.unsqueeze(2)).sum(dim=1)  # Sᵀ y
-        soft = torch.maximum(y, self.share * handed_on).clamp(max=1)
+        passed_on = (self.correlation * y.unsqueeze(2)).sum(dim=1)  # Sᵀ y
+        soft = torch.maximum(y, self.share * passed_on).clamp(max=1)
         return soft * (batch.observed >= 0)

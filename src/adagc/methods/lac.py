@@ -1,4 +1,4 @@
-"""LAC: pseudo-labels that hold in two views, and label-wise embeddings that meet their like.
+"""LAC: pseudo-labels that hold in two views, and similar embeddings for entries of one class.
 
 Symbols: weak view x and strong view x', label-wise embeddings h and h' (B, C, width), logits z and
 z', targets Y and their mask M, projections e, temperature T, memory of Q pairs.
@@ -24,7 +24,7 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class LAC(Method):
-    """Label-aware global consistency.
+    """Train two views on confident pseudo-labels, and pull embeddings of a class together.
 
     Stage 1:        L = L_AN(z) + λ_p L_PLC
     Stage 2:        L = L_AN(z) + λ_p L_PLC + λ_c L_LAC
@@ -40,17 +40,22 @@ class LAC(Method):
     There is no second network.
 
     Args:
-        first_threshold: τ of stage 1; an unobserved class becomes a target above it, and a
-            certain negative below 1 - τ.
-        threshold: τ of stage 2.
-        consistency: λ_p, the weight of agreeing with the pseudo-labels in the strong view.
-        contrast: λ_c, the weight of the contrastive loss.
-        temperature: T of the contrastive loss.
-        memory: Q, pairs of embeddings to compare with; by default four batches, at least 512 and
-            at most 2048. The loss compares all with all, of which only new pairs cost anything.
-        first_stage: Share of the epochs before the contrastive loss joins in.
-        width: Of the label-wise embeddings.
-        projection: Length of a projected embedding.
+        first_threshold: Predicted probability above which an unobserved class becomes a positive
+            pseudo-label in stage 1 (τ); below 1 - τ it becomes a negative one, in between it is
+            left out.
+        threshold: The same threshold in stage 2 (τ).
+        consistency: Weight of the loss that makes predictions for the strongly augmented view
+            agree with the pseudo-labels (λ_p).
+        contrast: Weight of the contrastive loss, which is part of stage 2 only (λ_c).
+        temperature: Temperature of the contrastive loss (T); smaller values let the most similar
+            embeddings count more.
+        memory: Number of past pairs of embeddings that new ones are compared with (Q); by default
+            four batches, at least 512 and at most 2048.
+        first_stage: Share of all epochs that make up stage 1, before the contrastive loss is
+            added, from 0 to 1.
+        width: Number of features in the embedding of each class.
+        projection: Number of features of an embedding after its projection for the contrastive
+            loss.
     """
 
     title: ClassVar[str] = "LAC"
@@ -103,7 +108,7 @@ class LAC(Method):
         self.projection = projection
 
     def head(self) -> HeadSpec:
-        """One embedding per class."""
+        """A last layer with one embedding per class."""
         return HeadSpec("label-wise", width=self.width)
 
     def setup(self, network: nn.Module, task: Task) -> None:
@@ -123,16 +128,17 @@ class LAC(Method):
         self.pairs = PairMemory(size, self.projection, self.temperature)
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
-        """The network and the projector."""
-        own = {"params": list(self.projector.parameters()), "lr": lr}
-        return [*super().parameter_groups(network, lr), own]
+        """The parameters of the network and of the projector."""
+        projector = {"params": list(self.projector.parameters()), "lr": lr}
+        return [*super().parameter_groups(network, lr), projector]
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Two views through the network, compared entry by entry and through the memory."""
+        """L_AN of the weak view, consistency of the strong view and, in stage 2, the contrast."""
         head = cast(LabelWiseHead, network.head)
         images = strong_view(batch.images, _scale(network, batch.images), batch.generator)
         embed = cast(Callable[[Tensor], Tensor], network.label_embeddings)
-        # The weak view last: running statistics then lean towards what is predicted later.
+        # The weak view goes last, so that the running statistics of batch normalisation are
+        # closer to it: images are predicted without strong augmentation.
         strong, weak = spread(embed, images), spread(embed, batch.images)
         weak_logits = head.logits(weak)
         second = progress.epoch > round(self.first_stage * progress.epochs)
@@ -154,45 +160,45 @@ class LAC(Method):
     def _contrast(
         self, weak: Tensor, strong: Tensor, targets: Tensor, generator: torch.Generator
     ) -> Tensor:
-        """L_LAC, with the pairs of this step's positives written to the memory."""
+        """L_LAC; also writes the pairs of this step's positives to the memory."""
         image, label = targets.nonzero(as_tuple=True)
         most = self.pairs.size // 4
         if len(image) > most:
             chosen = torch.randperm(len(image), generator=generator)[:most].to(image.device)
             image, label = image[chosen], label[chosen]
-        found = torch.stack([weak[image, label], strong[image, label]], dim=1)
-        with torch.autocast(found.device.type, enabled=False):
-            fresh = functional.normalize(self.projector(losses.precise(found)), dim=-1)
+        pairs = torch.stack([weak[image, label], strong[image, label]], dim=1)
+        with torch.autocast(pairs.device.type, enabled=False):
+            fresh = functional.normalize(self.projector(losses.precise(pairs)), dim=-1)
             old, old_labels, crowd = self.pairs.exchange(fresh, label)
-            # Both views of a pair side by side: (2 entries, dim) and their labels.
+            # The two views of a pair become two rows, one after the other: (2 x pairs, dim).
             kept = old.flatten(0, 1), old_labels.repeat_interleave(2), crowd.flatten()
             return supervised_contrast(
                 fresh.flatten(0, 1), label.repeat_interleave(2), self.temperature, kept
             )
 
     def status(self) -> dict[str, Any]:
-        """How full the memory is; it stays empty in stage 1."""
+        """Number of pairs in the memory, which stays empty in stage 1."""
         return {"pairs_in_memory": int(self.pairs.valid.sum())}
 
 
 class PairMemory(nn.Module):
     """The last Q pairs of projected embeddings and their classes, first in, first out.
 
-    How much each vector has to do with all others is kept up to date as pairs come and go, because
-    comparing Q pairs with each other anew in every step took a third of LAC's time on features.
+    The sum of each vector's similarities to all others is updated as pairs come and go, because
+    comparing all Q pairs with each other in every step took a third of LAC's time on features.
 
     Args:
-        size: Q.
+        size: Number of pairs it holds (Q).
         dim: Length of a vector.
-        temperature: T of the comparison.
+        temperature: Temperature T of the similarities exp((e · e' - 1) / T).
     """
 
     vectors: Tensor  # (Q, 2, dim) float32 of length 1, weak and strong view
     labels: Tensor  # (Q,) int64
     valid: Tensor  # (Q,) bool: ever written
     next: Tensor  # () int64: where the next pair goes
-    # (Q, 2) float64: Σ exp((e · e' - 1) / T) over all other e' in memory. In double precision what
-    # leaves takes away what it brought.
+    # (Q, 2) float64: Σ exp((e · e' - 1) / T) over all other e' in memory. In double precision,
+    # because terms are added and later subtracted again and rounding errors must not pile up.
     crowd: Tensor
 
     def __init__(self, size: int, dim: int, temperature: float) -> None:
@@ -206,11 +212,11 @@ class PairMemory(nn.Module):
         self.register_buffer("crowd", torch.zeros(size, 2, dtype=torch.float64))
 
     def exchange(self, fresh: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Put pairs (n ≤ Q, 2, dim) in place of the oldest ones.
+        """Replace the oldest pairs by these new ones (n ≤ Q, 2, dim) of classes `labels` (n,).
 
         Returns:
-            The K pairs that stay (K, 2, dim), their classes (K,), and for every vector of theirs
-            (K, 2) log Σ exp(s) over the others of them.
+            The K pairs that stay (K, 2, dim), their classes (K,), and for each of their vectors
+            log Σ exp(s) over the other vectors that stay (K, 2), with s = e · e' / T.
         """
         slots = (self.next + torch.arange(len(labels), device=labels.device)) % self.size
         gone = self.vectors[slots[self.valid[slots]]]
@@ -218,10 +224,11 @@ class PairMemory(nn.Module):
         stay = self.valid.nonzero().squeeze(1)
         old, fresh = self.vectors[stay], fresh.detach().to(self.vectors.dtype)
 
-        crowd = self.crowd[stay] - self._meet(old, gone).sum(dim=1).view(-1, 2)
-        arrival, company = self._meet(old, fresh), self._meet(fresh, fresh).fill_diagonal_(0)
-        self.crowd[stay] = crowd + arrival.sum(dim=1).view(-1, 2)
-        self.crowd[slots] = (arrival.sum(dim=0) + company.sum(dim=1)).view(-1, 2)
+        crowd = self.crowd[stay] - self._similarities(old, gone).sum(dim=1).view(-1, 2)
+        old_to_fresh = self._similarities(old, fresh)
+        fresh_to_fresh = self._similarities(fresh, fresh).fill_diagonal_(0)
+        self.crowd[stay] = crowd + old_to_fresh.sum(dim=1).view(-1, 2)
+        self.crowd[slots] = (old_to_fresh.sum(dim=0) + fresh_to_fresh.sum(dim=1)).view(-1, 2)
 
         self.vectors[slots] = fresh
         self.labels[slots] = labels
@@ -229,16 +236,16 @@ class PairMemory(nn.Module):
         self.next.copy_((self.next + len(labels)) % self.size)
         return old, self.labels[stay], crowd.clamp(min=0).log() + 1 / self.temperature
 
-    def _meet(self, a: Tensor, b: Tensor) -> Tensor:
-        """(2 n, 2 m) float64 exp((e · e' - 1) / T), at most 1."""
-        nearness = a.flatten(0, 1).double() @ b.flatten(0, 1).double().T
-        return ((nearness - 1) / self.temperature).exp()
+    def _similarities(self, a: Tensor, b: Tensor) -> Tensor:
+        """(2 n, 2 m) float64 exp((e · e' - 1) / T), at most 1, of n pairs with m pairs."""
+        cosines = a.flatten(0, 1).double() @ b.flatten(0, 1).double().T
+        return ((cosines - 1) / self.temperature).exp()
 
 
 def pseudo_labels(logits: Tensor, observed: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     """(B, C) hard targets Y and the mask M of those to trust, without gradient.
 
-    What somebody saw, present or absent, is trusted as it is, whatever the network says.
+    Observed entries, present or absent, are always trusted, whatever the network predicts.
 
     >>> pseudo_labels(torch.tensor([[3.0, 0.0, -3.0, 9.0]]), torch.tensor([[0, 0, 0, -1]]), 0.9)
     (tensor([[1., 0., 0., 0.]]), tensor([[1., 0., 1., 1.]]))
@@ -258,16 +265,16 @@ def supervised_contrast(
 ) -> Tensor:
     """Mean over anchors a of -(1/|A|) Σ_{b in A} log( exp(s_ab) / Σ_{d ≠ a} exp(s_ad) ).
 
-    s_ab = e_a · e_b / T, and A are the other vectors of a's class. An anchor without any counts
-    as 0. Fresh and kept vectors are anchors alike; only fresh ones carry a gradient, so of the
-    pairs of two kept ones nothing but a sum is needed.
+    s_ab = e_a · e_b / T, and A are the other vectors of a's class. An anchor without any such
+    vector counts as 0. Both fresh and kept vectors are anchors, but only fresh ones carry a
+    gradient, so of the pairs of two kept vectors only a sum is needed.
 
     Args:
-        fresh: (M, dim) e, of length 1.
-        labels: (M,) their classes.
-        temperature: T.
-        kept: (K, dim) more of them, (K,) their classes, and (K,) log Σ_{d ≠ a} exp(s_ad) of each
-            over the other kept ones.
+        fresh: (M, dim) new vectors e, of length 1.
+        labels: (M,) classes of the new vectors.
+        temperature: Temperature T; smaller values let the most similar vectors count more.
+        kept: (K, dim) vectors from earlier steps, (K,) their classes, and for each of them (K,)
+            log Σ_{d ≠ a} exp(s_ad) over the other kept vectors.
     """
     if kept is None:
         kept = fresh[:0].detach(), labels[:0], fresh[:0, 0].detach()
@@ -275,10 +282,10 @@ def supervised_contrast(
     vectors, labels = torch.cat([fresh, old.to(fresh.dtype)]), torch.cat([labels, old_labels])
     if len(labels) < 2:
         return 0.0 * fresh.sum()
-    alike = functional.one_hot(labels).to(vectors.dtype)  # (M + K, classes)
-    others = alike.sum(dim=0)[labels] - 1
+    membership = functional.one_hot(labels).to(vectors.dtype)  # (M + K, classes)
+    others = membership.sum(dim=0)[labels] - 1  # |A| of each anchor
     # Σ_{b in A} s_ab = e_a · (sum of a's class - e_a) / T: no second matrix of all pairs.
-    sums = (alike.T @ vectors)[labels] - vectors
+    sums = (membership.T @ vectors)[labels] - vectors
     attraction = (vectors * sums).sum(dim=1) / temperature / others.clamp(min=1)
     near = (fresh / temperature) @ vectors.T
     near.fill_diagonal_(-math.inf)
@@ -292,7 +299,7 @@ def supervised_contrast(
 
 
 def _scale(network: nn.Module, images: Tensor | Share) -> Tensor:
-    """(bands,) standard deviation of the raw values, as the network knows it."""
+    """(bands,) standard deviation of the raw values by which the network normalises; 1 if none."""
     normalise = getattr(network, "normalise", None)
     if normalise is None:
         return torch.ones(images.shape[1], device=images.device)

@@ -22,14 +22,15 @@ KIM = "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classific
 
 
 class LargeLoss(Method):
-    """What the three share: which entries of a batch are suspects, and when.
+    """Base of the three methods: chooses which entries of a batch are suspects, and when.
 
     ℓ = y ℓ⁺ + (1 - y) ℓ⁻,   U = unobserved entries of the batch with ℓ > 0
     S = {U : ℓ ≥ θ},         θ the k-th largest ℓ of U
     L = (1/BC) Σ [ ℓ outside S, something else inside ]
 
-    Entries whose loss equals θ are all in S, even if that makes more than k: the same evidence is
-    treated alike, whatever its place in the batch. With fewer than k entries in U, all are.
+    Entries whose loss equals θ are all in S, even if that makes more than k: equal losses are
+    treated alike, whatever their position in the batch. If U has fewer than k entries, all of them
+    are in S.
     """
 
     family: ClassVar[str] = "General label noise methods"
@@ -50,7 +51,7 @@ class LargeLoss(Method):
         self.largest = largest
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy with y as if it were complete, except for the suspects."""
+        """Cross-entropy that takes unobserved labels as negative, except for the suspects."""
         logits = network(batch.images)
         labels = self._labels(batch)
         matrix = losses.binary_cross_entropy(logits, positives(labels))
@@ -61,28 +62,31 @@ class LargeLoss(Method):
         return Losses(total, {"assume_negative": assume_negative, "correction": correction})
 
     def _labels(self, batch: Batch) -> Tensor:
-        """(B, C) what is known of the batch: +1, 0, -1."""
+        """(B, C) labels to train on: +1 present, 0 unobserved, -1 absent."""
         return batch.observed
 
     @abstractmethod
     def _instead(self, logits: Tensor) -> Tensor:
-        """(B, C) the loss of an entry that is a suspect."""
+        """(B, C) the loss that an entry gets if it is a suspect."""
 
     def _select(
         self, matrix: Tensor, unobserved: Tensor, batch: Batch, progress: Progress
     ) -> Tensor:
-        """(B, C) bool, the set S."""
+        """(B, C) bool: the suspects, the set S of the class docstring."""
         return largest_losses(matrix, unobserved, self._count(batch, progress))
 
     def _count(self, batch: Batch, progress: Progress) -> int:
-        """K = ⌈BC (t - 1) Δ⌉ in epoch t: none in the first one, whose losses are still noise."""
+        """Number of suspects k = ⌈BC (t - 1) Δ⌉ of a batch in epoch t.
+
+        There are none in the first epoch, whose losses say little yet.
+        """
         share = (progress.epoch - 1) * self._pace(progress)
         if self.largest is not None:
             share = min(share, self.largest)
         return _round_up(batch.observed.numel() * share)
 
     def _pace(self, progress: Progress) -> float:
-        """Δ, the share of all entries that every epoch after the first adds."""
+        """Share of all entries that every epoch after the first adds to the suspects (Δ)."""
         if self.delta is not None:
             return self.delta / 100
         return self.final / max(progress.epochs - 1, 1)
@@ -102,9 +106,9 @@ class LargeLossRejection(LargeLoss):
         final: Share of all entries (images x classes) that is rejected in the last epoch, however
             many epochs there are. The share of labels that are missing, (labels per image - 1) /
             classes, is a fair guess: about .10 on reBEN, .25 on AID.
-        delta: Per cent of all entries that every epoch rejects more, instead of `final`; the
-            published grid is 0.1 to 0.5 for ten epochs.
-        largest: Share of all entries that is never exceeded; no limit by default.
+        delta: Percentage of all entries by which the rejected share grows every epoch (Δ in per
+            cent); replaces `final`. The paper tries 0.1 to 0.5, for ten epochs.
+        largest: Upper limit of the rejected share of entries, from 0 to 1; no limit by default.
     """
 
     title: ClassVar[str] = "LL-R"
@@ -127,9 +131,9 @@ class LargeLossTemporary(LargeLoss):
         final: Share of all entries (images x classes) that is corrected in the last epoch, however
             many epochs there are. The share of labels that are missing, (labels per image - 1) /
             classes, is a fair guess: about .10 on reBEN, .25 on AID.
-        delta: Per cent of all entries that every epoch corrects more, instead of `final`; the
-            published grid is 0.1 to 0.5 for ten epochs.
-        largest: Share of all entries that is never exceeded; no limit by default.
+        delta: Percentage of all entries by which the corrected share grows every epoch (Δ in per
+            cent); replaces `final`. The paper tries 0.1 to 0.5, for ten epochs.
+        largest: Upper limit of the corrected share of entries, from 0 to 1; no limit by default.
     """
 
     title: ClassVar[str] = "LL-Ct"
@@ -146,20 +150,22 @@ class LargeLossPermanent(LargeLossTemporary):
     k = A - (labels added so far),   A = ⌈Δ C (images visited since epoch 2)⌉,   Δ = final / (T - 1)
 
     Every epoch visits every image once, so the constant share Δ of every batch's entries adds up to
-    `final` over epochs 2 to T. k brings the labels added so far up to that plan instead of rounding
-    BC Δ up in every batch: permanence would pile the roundings up (with 32 images of 16 classes,
-    70 epochs and final = .10, one label for BC Δ = .74 would end at .135).
+    `final` over epochs 2 to T. k brings the labels added so far up to that plan. Rounding BC Δ up
+    in every batch instead would add too many, because added labels stay (with 32 images of 16
+    classes, 70 epochs and final = .10, one label for BC Δ = .74 would end at .135).
 
-    Added labels leave the candidates and are never taken back; observed labels never change.
-    Entries that tie with the k-th are added too, and the next batches add fewer for it.
+    Added labels are no longer candidates and are never taken back; observed labels never change.
+    Entries that tie with the k-th are added too, and the next batches add that many fewer.
 
     Args:
-        final: Share of all entries (images x classes) that has been added after the last epoch,
-            however many epochs there are. The share of labels that are missing, (labels per image -
-            1) / classes, is a fair guess: about .10 on reBEN, .25 on AID.
-        delta: Per cent of a batch's entries that every step adds, instead of `final`; rounded up to
-            whole labels in every batch as published, which is more than it says in small batches.
-        largest: Share of all entries at which no more labels are added; no limit by default.
+        final: Share of all entries (images x classes) that has been added as labels after the last
+            epoch, however many epochs there are. The share of labels that are missing, (labels per
+            image - 1) / classes, is a fair guess: about .10 on reBEN, .25 on AID.
+        delta: Percentage of a batch's entries that every step adds as labels (Δ in per cent);
+            replaces `final`. As in the paper it is rounded up to whole labels in every batch, so
+            small batches add more than this percentage.
+        largest: Share of all entries, from 0 to 1, at which no more labels are added; no limit by
+            default.
     """
 
     title: ClassVar[str] = "LL-Cp"
@@ -169,10 +175,10 @@ class LargeLossPermanent(LargeLossTemporary):
     given: Tensor  # (N, C) bool: observed positives
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Open the label matrix: as observed, nothing added yet."""
+        """Create the label matrix with the observed labels and none added."""
         super().setup(network, task)
         self.register_buffer("added", torch.zeros_like(task.observed, dtype=torch.bool))
-        # Of the data, not of the run: in no checkpoint.
+        # Follows from the data, so it is not stored in checkpoints.
         self.register_buffer("given", task.observed > 0, persistent=False)
 
     def _labels(self, batch: Batch) -> Tensor:
@@ -186,7 +192,7 @@ class LargeLossPermanent(LargeLossTemporary):
         return suspects
 
     def _count(self, batch: Batch, progress: Progress) -> int:
-        """The labels that the plan is ahead of those added; none in the first epoch."""
+        """Number of labels to add so that the planned total is reached; 0 in the first epoch."""
         if progress.epoch == 1:
             return 0
         images, classes = self.added.shape
@@ -195,7 +201,7 @@ class LargeLossPermanent(LargeLossTemporary):
             count = _round_up(batch.observed.numel() * self._pace(progress))
         else:
             steps = progress.step % progress.steps_per_epoch + 1
-            # The last batch of an epoch may be a small one.
+            # The last batch of an epoch may be smaller than the others.
             visited = images if steps == progress.steps_per_epoch else steps * len(batch.index)
             visited += (progress.epoch - 2) * images
             count = _round_up(self._pace(progress) * classes * visited) - so_far
@@ -204,19 +210,19 @@ class LargeLossPermanent(LargeLossTemporary):
         return max(count, 0)
 
     def estimates(self) -> Tensor:
-        """The label matrix: what was observed and what was added."""
+        """(N, C) 1.0 for observed and added positives, 0.0 elsewhere."""
         return (self.given | self.added).to(torch.float32)
 
     def status(self) -> dict[str, Any]:
-        """How many labels were added."""
+        """Number of labels added so far, for the history of the run."""
         return {"labels_added": int(self.added.sum())}
 
 
 def largest_losses(matrix: Tensor, unobserved: Tensor, count: int) -> Tensor:
     """(B, C) bool: the unobserved entries whose loss is at least their count-th largest.
 
-    With fewer than `count` candidates the threshold is 0; that an entry without loss, observed or
-    not, is no candidate keeps it from taking the whole batch.
+    With fewer than `count` candidates the threshold is 0. Entries with a loss of 0 are never
+    candidates, so that this threshold does not select the whole batch.
     """
     if count <= 0:
         return torch.zeros_like(unobserved)
@@ -227,5 +233,5 @@ def largest_losses(matrix: Tensor, unobserved: Tensor, count: int) -> Tensor:
 
 
 def _round_up(value: float) -> int:
-    """⌈value⌉, but an error of floating point is not worth an entry (100 * .07 is no 8)."""
+    """⌈value⌉ without the effect of floating-point errors (100 * .07 gives 7, not 8)."""
     return math.ceil(value - 1e-6)

@@ -1,6 +1,7 @@
-"""MIME: labels through a noisy bottleneck, and a label matrix that only ever grows.
+"""MIME: predictions from a noisy bottleneck, and a label matrix to which labels are only added.
 
-Symbols: label-wise embeddings h, code (μ, σ) of each, Y the label matrix, β, θ, S samples.
+Symbols: label-wise embeddings h, code (μ, σ) of each, Y the label matrix, β the weight of the
+bottleneck, θ the threshold for new labels, S the number of samples.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ class MIME(Method):
     Predictions use μ, so they are deterministic.
 
     Args:
-        bottleneck: β, how dearly the code pays for what it tells beyond noise.
-        threshold: θ, the probability above which an unobserved class becomes a label for good.
-            Trained on single labels, a network is rarely this sure; lower values add more.
-        warm_up: Share of the epochs before labels are first added.
-        samples: S, draws of the code that are averaged; more means less noise.
-        width: Of the label-wise embeddings.
-        latent: Length of a code.
+        bottleneck: Weight of the bottleneck's penalty (β): how much it costs the code of a class
+            to carry information instead of noise.
+        threshold: Predicted probability above which an unobserved class becomes a label for good
+            (θ). A network trained on single labels is rarely this sure; lower values add more
+            labels.
+        warm_up: Share of all epochs that pass before labels are first added, from 0 to 1.
+        samples: Number of random draws of the code that are averaged (S); more draws, less noise.
+        width: Number of features in the embedding of each class.
+        latent: Number of features in the code of each class.
     """
 
     title: ClassVar[str] = "MIME"
@@ -81,18 +84,18 @@ class MIME(Method):
         self.latent = latent
 
     def head(self) -> HeadSpec:
-        """A Gaussian code per class."""
+        """A last layer with a Gaussian code per class."""
         return HeadSpec("bottleneck", width=self.width, latent=self.latent)
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Start the label matrix with what was seen."""
+        """Start the label matrix with the observed positives."""
         super().setup(network, task)
         self.register_buffer("labels", task.observed > 0)
         self.register_buffer("unobserved", task.observed == 0, persistent=False)
         self.register_buffer("added", torch.zeros((), dtype=torch.int64))
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Cross-entropy of a noisy code with the current labels, and the code's price."""
+        """Cross-entropy of the noisy code's predictions with Y, and the weighted KL term."""
         head = cast(BottleneckHead, network.head)
         embed = cast(Callable[[Tensor], Tensor], network.label_embeddings)
         mean, log_sigma = head.encode(spread(embed, batch.images))
@@ -101,26 +104,26 @@ class MIME(Method):
         code = mean + sigma * noise.to(mean.device) / math.sqrt(self.samples)
         matrix = losses.binary_cross_entropy(head.logits(code), self.labels[batch.index])
         cross_entropy = losses.reduce(matrix)
-        price = divergence(mean, sigma, log_sigma)
-        total = cross_entropy + self.bottleneck * price
-        return Losses(total, {"cross_entropy": cross_entropy, "divergence": price})
+        kl = divergence(mean, sigma, log_sigma)
+        total = cross_entropy + self.bottleneck * kl
+        return Losses(total, {"cross_entropy": cross_entropy, "divergence": kl})
 
     def reviews(self, progress: Progress) -> bool:
-        """From the last epoch of the warm-up on."""
+        """True from the last epoch of the warm-up on."""
         return progress.epoch >= max(1, round(self.warm_up * progress.epochs))
 
     def review(self, probabilities: Tensor, progress: Progress) -> None:
-        """Make confident entries that nobody looked at positive for good."""
-        news = (probabilities > self.threshold) & self.unobserved & ~self.labels
-        self.labels |= news
-        self.added.copy_(news.sum())
+        """Add unobserved entries with p above the threshold to the labels, for good."""
+        new = (probabilities > self.threshold) & self.unobserved & ~self.labels
+        self.labels |= new
+        self.added.copy_(new.sum())
 
     def estimates(self) -> Tensor:
-        """The label matrix."""
+        """(N, C) the label matrix Y: 1.0 for observed and added labels, 0.0 elsewhere."""
         return self.labels.to(torch.float32)
 
     def status(self) -> dict[str, Any]:
-        """Labels added by the last review and since the start."""
+        """Number of labels that the last review added, and of all labels added so far."""
         return {
             "labels_added": int(self.added),
             "labels_added_so_far": int((self.labels & self.unobserved).sum()),

@@ -31,20 +31,25 @@ class RCML(Method):
     with        L_f = (1/BC) Σ_kept [ y ℓ⁺ + (1 - y) ℓ⁻ ],   dropped entries counting 0
                 MMD(x, y) = mean K_xx + mean K_yy - 2 mean K_xy,   K_ab = exp(-|a - b|² / σ)
 
-    The two are to agree in what they say (λ_z) and differ in what they look at (λ_F), so that they
-    do not repeat each other's mistakes. Single positives only miss labels, so of the paper's two
-    errors the one of missing labels is left, and selection is by class instead of by image. The
-    paper sums cross-entropy over classes: with the mean over B C, the discrepancies are divided by
-    C too. Entries that were observed, present or absent, are never dropped.
+    The two networks should agree in their predictions (λ_z) but use different features (λ_F), so
+    that they do not repeat each other's mistakes. The paper handles missing and wrong labels;
+    single positives have only missing ones, so only that error is used, and entries are selected
+    by class instead of by image. The paper sums cross-entropy over classes; here it is the mean
+    over B C, so the discrepancies are divided by C too. Entries that were observed, present or
+    absent, are never dropped.
 
     Args:
-        keep: R in the end. 1 - R should be the share of unobserved labels that are there in
-            truth: (k - 1) / (C - 1) if images have k labels on average, .1 on reBEN, .28 on AID.
-        ramp_epochs: Epochs over which R falls from 1; at first what a network doubts is chance.
-        agreement: λ_z, pulls the two networks' logits together.
-        diversity: λ_F, pushes their early features apart.
-        sigma: σ, the width of the kernel; by default the median squared distance in the batch.
-            The paper's 10,000 belongs to feature maps that are not pooled.
+        keep: Share of the unobserved entries of a class that are learnt as negatives once
+            `ramp_epochs` are over, from 0 to 1 (R). 1 - R should be the share of unobserved labels
+            that are in truth positive: (k - 1) / (C - 1) if images have k of C labels on average,
+            .1 on reBEN, .28 on AID.
+        ramp_epochs: Number of epochs at the start over which the kept share falls from 1 to `keep`,
+            because an untrained network doubts entries at random.
+        agreement: How strongly the logits of the two networks are pulled together (λ_z).
+        diversity: How strongly the early features of the two networks are pushed apart (λ_F).
+        sigma: Width of the Gaussian kernel that compares the two networks (σ), as a squared
+            distance; by default the median squared distance in the batch. The paper's 10,000 is
+            for feature maps that are not pooled.
     """
 
     title: ClassVar[str] = "RCML"
@@ -81,7 +86,7 @@ class RCML(Method):
         self.sigma = sigma
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Build the peer from another seed."""
+        """Build the second network (the peer) from another seed."""
         super().setup(network, task)
         if task.fresh is None:
             raise AdagcError(
@@ -96,11 +101,14 @@ class RCML(Method):
         self.peer = task.fresh(task.seed + 1)
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
-        """Both networks."""
+        """The parameters of both networks."""
         return [*super().parameter_groups(network, lr), *super().parameter_groups(self.peer, lr)]
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Each on what the other kept, and the discrepancy, whose gradient reaches both."""
+        """Each network's loss on the entries the other kept, and the discrepancies of the two.
+
+        The gradient of the discrepancies reaches both networks.
+        """
         z_f, early_f = _run(network, batch.images)
         z_g, early_g = _run(self.peer, batch.images)
         of_network = self._learn(z_f, z_g, batch, progress)
@@ -119,27 +127,27 @@ class RCML(Method):
             },
         )
 
-    def _learn(self, own: Tensor, other: Tensor, batch: Batch, progress: Progress) -> Tensor:
-        """Cross-entropy of one network on what the other does not doubt."""
-        doubt = ranking_errors(losses.precise(other).detach().sigmoid(), batch.observed)
+    def _learn(self, logits: Tensor, judge: Tensor, batch: Batch, progress: Progress) -> Tensor:
+        """Cross-entropy of one network's logits on the entries that the other's do not doubt."""
+        doubt = ranking_errors(losses.precise(judge).detach().sigmoid(), batch.observed)
         unobserved = batch.observed == 0
         kept = undoubted(doubt, unobserved, self._share(progress), batch.generator) | ~unobserved
-        matrix = losses.binary_cross_entropy(own, positives(batch.observed))
+        matrix = losses.binary_cross_entropy(logits, positives(batch.observed))
         return losses.reduce(torch.where(kept, matrix, 0.0))
 
     def _share(self, progress: Progress) -> float:
-        """R: 1 in the first epoch, `keep` once the ramp is over."""
+        """Share of unobserved entries that are kept (R): 1 in epoch 1, `keep` after the ramp."""
         if self.ramp_epochs <= 0:
             return self.keep
         return 1 - (1 - self.keep) * min(1.0, (progress.epoch - 1) / self.ramp_epochs)
 
     def reported(self, network: nn.Module) -> dict[str, nn.Module]:
-        """The network, which is deployed, and its peer."""
+        """The network, which is deployed, and its peer, for a second row in tables."""
         return {"network": network, "peer": self.peer}
 
 
 def _run(network: nn.Module, images: Tensor | Share) -> tuple[Tensor, ...]:
-    """Logits and early features, every rank making its share."""
+    """Logits and early features of the whole batch; each rank computes a part of them."""
     function = cast(Callable[[Tensor], tuple[Tensor, ...]], network.logits_and_early_features)
     return spread(function, images)
 
@@ -154,7 +162,8 @@ def ranking_errors(probabilities: Tensor, observed: Tensor) -> Tensor:
         observed: (B, C) -1/0/+1.
     """
     most = max(1, int((observed > 0).sum(dim=1).max()))
-    # The columns of the observed positives first, as many as the best-labelled image has.
+    # For each image the columns of its observed positives first, padded with other columns to the
+    # largest number of positives in the batch; `present` is 0 for the padding.
     present, columns = positives(observed).topk(most, dim=1)
     p_k = probabilities.gather(1, columns)
     e = (1 + 2 * (probabilities.unsqueeze(2) - p_k.unsqueeze(1))).clamp(min=0)  # (B, C, most)
@@ -163,10 +172,10 @@ def ranking_errors(probabilities: Tensor, observed: Tensor) -> Tensor:
 
 
 def undoubted(errors: Tensor, among: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """(B, C) which entries of `among` are the `share` of their column with the lowest errors.
+    """(B, C) bool: of the entries in `among`, the `share` of each column with the lowest errors.
 
-    Equal errors, all of them at the start, are ranked by chance: by row, the same images would be
-    dropped for every class and from both networks.
+    Equal errors, as all are at the start, are ranked at random: ranked by row, the same images
+    would be dropped for every class and from both networks.
     """
     shuffled = torch.rand(errors.shape, generator=generator).argsort(dim=0).to(errors.device)
     count = (share * among.sum(dim=0)).round()
@@ -196,8 +205,12 @@ def discrepancy(x: Tensor, y: Tensor, sigma: float | None = None) -> Tensor:
 
 
 def _median(distances: Tensor, size: Tensor) -> Tensor:
-    """Of all pairs; not below what rounding makes of equal rows, whose squares have this size."""
+    """Median squared distance of all pairs of rows.
+
+    It is not below the rounding error that equal rows would have, given the mean squared norm of
+    the rows, `size`.
+    """
     count = len(distances)
-    one, other = torch.triu_indices(count, count, offset=1, device=distances.device)
+    rows, columns = torch.triu_indices(count, count, offset=1, device=distances.device)
     floor = (1e-6 * size).clamp(min=1e-12)
-    return torch.maximum(distances[one, other].median(), floor)
+    return torch.maximum(distances[rows, columns].median(), floor)

@@ -1,4 +1,4 @@
-"""ROLE: the network and a learnable label of every entry teach each other.
+"""ROLE: the network and a matrix of learnable labels are trained on each other.
 
 Symbols: Θ (N, C) learnable logits, G = σ(Θ) the estimated labels, g the rows of a batch, p = σ(z).
 """
@@ -21,23 +21,24 @@ _SURE = 0.995  # what an estimate starts at where somebody saw the class
 
 
 class Role(Method):
-    """Estimate the labels along with the network, each learning from the other.
+    """Train the network and estimated labels together, each with the other as target.
 
     L      = ½ L(p | g) + ½ L(g | p)
     L(a|b) = (1/BC) Σ_P -log a + (1/BC) Σ CE(sg(b), a) + ((k̂(a) - k) / C)²
 
     with CE(b, a) = -b log a - (1 - b) log(1 - a) over all entries, sg the stop-gradient and k̂ the
-    batch mean of Σ_c a_c. Entries seen to be absent add -log(1 - a) to the first sum. Adam is
-    dense: an image's estimates drift on by momentum while other images are trained, which is most
-    of the way they make in an epoch.
+    batch mean of Σ_c a_c. Entries seen to be absent add -log(1 - a) to the first sum. Adam updates
+    all estimates in every step: those of images outside the batch move on by momentum, which makes
+    up most of their change in an epoch.
 
     Args:
-        expected: k, the number of labels an image is believed to have. 1 claims no more than what
-            was observed; ROLE-oracle takes the true mean.
-        rate: Learning rate of the estimates as a multiple of the network's. Estimates move once
-            per epoch, so small training sets may want more.
-        half_width: Estimates of unobserved entries start between .5 - half_width and
-            .5 + half_width, uniformly in their logits.
+        expected: Expected mean number of labels per image (k). 1 assumes no more than the one
+            observed label; ROLE-oracle takes the true mean.
+        rate: Learning rate of the estimated labels as a multiple of the network's. An image gives
+            its estimates a gradient only once per epoch, so small training sets may need a larger
+            value.
+        half_width: Estimated labels of unobserved entries start at random between
+            0.5 - half_width and 0.5 + half_width, uniformly distributed in their logits.
     """
 
     title: ClassVar[str] = "ROLE"
@@ -64,7 +65,7 @@ class Role(Method):
         self.half_width = half_width
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Open Θ: sure of what was observed, undecided elsewhere."""
+        """Create Θ: close to certain where a label was observed, near 0.5 elsewhere."""
         super().setup(network, task)
         self.k = self._cardinality(task)
         observed = task.observed.cpu()
@@ -76,18 +77,21 @@ class Role(Method):
         self.register_buffer("unobserved", observed == 0, persistent=False)
 
     def _cardinality(self, task: Task) -> float:
-        """The number k of labels per image."""
+        """Expected number of labels per image (k)."""
         return self.expected
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
-        """The network, and Θ at its own pace; decay or clipping would distort labels."""
+        """The network, and Θ with its own learning rate.
+
+        Θ has no weight decay and no clipping, which would distort the estimated labels.
+        """
         estimates = {
             "params": [self.theta], "lr": lr * self.rate, "weight_decay": 0.0, "clip": False,
         }  # fmt: skip
         return [*super().parameter_groups(network, lr), estimates]
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
-        """Both halves, with stop-gradients between them."""
+        """The mean of L(p | g) and L(g | p), each with a gradient into its first argument only."""
         z = network(batch.images)
         theta = self.theta[batch.index]
         of_network = self._half(z, theta, batch.observed)
@@ -96,7 +100,7 @@ class Role(Method):
         return Losses(total, {"network": of_network, "estimates": of_estimates})
 
     def _half(self, logits: Tensor, other: Tensor, observed: Tensor) -> Tensor:
-        """L(a | b) from the logits of a and b; no gradient reaches b."""
+        """L(a | b) from the logits of a and those of b (`other`); no gradient reaches b."""
         b = losses.precise(other).detach().sigmoid()
         known = torch.where(observed > 0, losses.positive(logits), losses.negative(logits))
         known = torch.where(observed != 0, known, 0.0)
@@ -105,11 +109,11 @@ class Role(Method):
         return losses.reduce(known) + losses.reduce(agreement) + gap
 
     def estimates(self) -> Tensor:
-        """The matrix G."""
+        """(N, C) the estimated labels G, probabilities between 0 and 1."""
         return self.theta.detach().sigmoid()
 
     def status(self) -> dict[str, Any]:
-        """How far the estimates of unobserved entries have come."""
+        """Mean estimated label of the unobserved entries; None if all are observed."""
         if not bool(self.unobserved.any()):
             return {"mean_estimate": None}
         return {"mean_estimate": float(self.estimates()[self.unobserved].mean())}
@@ -118,14 +122,15 @@ class Role(Method):
 class RoleOracle(Role):
     """ROLE that is told how many labels an image has on average.
 
-    As ROLE, with k the mean number of labels of the training images, which makes this a method
-    with a prior.
+    As ROLE, with k the true mean number of labels of the training images, so that this method
+    needs their clean labels.
 
     Args:
-        rate: Learning rate of the estimates as a multiple of the network's. Estimates move once
-            per epoch, so small training sets may want more.
-        half_width: Estimates of unobserved entries start between .5 - half_width and
-            .5 + half_width, uniformly in their logits.
+        rate: Learning rate of the estimated labels as a multiple of the network's. An image gives
+            its estimates a gradient only once per epoch, so small training sets may need a larger
+            value.
+        half_width: Estimated labels of unobserved entries start at random between
+            0.5 - half_width and 0.5 + half_width, uniformly distributed in their logits.
     """
 
     title: ClassVar[str] = "ROLE-oracle"

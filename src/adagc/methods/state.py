@@ -16,12 +16,12 @@ from adagc.ranks import Share, spread
 
 
 class SampleTable(nn.Module):
-    """One row per training image, in the checkpoint; the same on all ranks.
+    """A table with one row per training image, stored in checkpoints and equal on all ranks.
 
     Args:
-        rows: Training images.
-        columns: Classes.
-        start: What a row holds before it is first written.
+        rows: Number of training images.
+        columns: Number of classes.
+        start: Value of every entry before its row is first written.
     """
 
     values: Tensor  # (N, C) float32
@@ -36,39 +36,39 @@ class SampleTable(nn.Module):
         return self.values[index]
 
     def write(self, index: Tensor, rows: Tensor) -> None:
-        """Replace these rows."""
+        """Replace the rows of these images, without gradient, and mark them as seen."""
         self.values[index] = rows.detach().to(self.values.dtype)
         self.seen[index] = True
 
     def average(self, index: Tensor, rows: Tensor, momentum: float, *, first: bool) -> Tensor:
-        """Move rows towards new values by 1 - momentum and return them.
+        """Replace old rows by momentum * old + (1 - momentum) * new, and return the result.
 
-        With `first` a row's first value is taken whole instead of being averaged with `start`.
+        With `first` the first value of a row is stored as it is, not averaged with `start`.
         """
         rows = rows.detach().to(self.values.dtype)
-        mixed = torch.lerp(rows, self.values[index], momentum)
+        averaged = torch.lerp(rows, self.values[index], momentum)
         if first:
-            mixed = torch.where(self.seen[index].unsqueeze(1), mixed, rows)
-        self.write(index, mixed)
-        return mixed
+            averaged = torch.where(self.seen[index].unsqueeze(1), averaged, rows)
+        self.write(index, averaged)
+        return averaged
 
 
 class AveragedNetwork(nn.Module):
     """An exponential moving average of a network, θ_T ← β θ_T + (1 - β) θ_S after every step.
 
-    Always in evaluation mode. Floating-point buffers (the statistics of batch normalisation) are
-    averaged like weights, because this copy never sees a training batch of its own; integer
+    It is always in evaluation mode. Floating-point buffers (the statistics of batch normalisation)
+    are averaged like weights, because no training batch is ever passed through this copy; integer
     buffers are copied.
 
     Args:
-        network: The network to follow.
-        momentum: β.
-        warm_up: Cap β at 1 - 1/n in step n, so that the average is a plain mean of all weights so
-            far until it has a history worth β. Without it the random initial weights still make
-            up 56 % of the average after ten epochs of 57 steps with β = 0.999.
+        network: The network whose weights are averaged.
+        momentum: Share of the average that is kept in every step (β).
+        warm_up: Whether to limit β to 1 - 1/n in step n, which makes the average a plain mean of
+            all weights so far for the first 1 / (1 - β) steps. Without it the random initial
+            weights still make up 56 % of the average after ten epochs of 57 steps with β = 0.999.
     """
 
-    steps: Tensor
+    steps: Tensor  # () int64: updates so far
 
     def __init__(self, network: nn.Module, momentum: float, *, warm_up: bool = True) -> None:
         super().__init__()
@@ -80,20 +80,20 @@ class AveragedNetwork(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> AveragedNetwork:
-        """Stay in evaluation mode whatever is asked."""
+        """Stay in evaluation mode, whatever `mode` is."""
         return super().train(False)
 
     def forward(self, images: Tensor | Share) -> Tensor:
-        """Logits of the averaged network."""
+        """(B, C) logits of the averaged network."""
         return spread(cast(Callable[[Tensor], Tensor], self.network), images)
 
     def probabilities(self, images: Tensor | Share) -> Tensor:
-        """(B, C) what the averaged network deploys."""
+        """(B, C) probabilities of the averaged network, as its head defines them."""
         return spread(partial(probabilities, self.network), images)
 
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:
-        """Take one step towards the network."""
+        """Average the network's current weights in; called after every optimiser step."""
         self.steps += 1
         momentum = self.momentum
         if self.warm_up:
@@ -103,25 +103,26 @@ class AveragedNetwork(nn.Module):
         ours, theirs = self._pairs.averaged()
         # lerp leaves equal values untouched, so constants such as the normalisation never drift.
         torch._foreach_lerp_(ours, theirs, 1.0 - momentum)
-        for mine, other in zip(*self._pairs.copied(), strict=True):
-            mine.copy_(other)
+        for mine, followed in zip(*self._pairs.copied(), strict=True):
+            mine.copy_(followed)
 
     @torch.no_grad()
     def begin_anew(self, network: nn.Module) -> None:
-        """Forget the past: the average is this network, and its history starts here."""
+        """Start again: the average becomes a copy of this network, with no steps counted."""
         self.network.load_state_dict(network.state_dict())
         self.steps.zero_()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy finds its own places: these point into the original and the network it follows.
+        # A copy must collect its own pairs: these point into the original and its network.
         return {**self.__dict__, "_pairs": None}
 
 
 class _Pairs:
-    """Where the weights and buffers of two equal networks are kept.
+    """The weights and buffers of two networks of the same structure, in pairs.
 
-    Walking through the modules takes a twentieth of a step of a small network, so it is done once.
-    Places, not tensors, because moving a network to another device replaces its buffers.
+    Collecting them from the modules takes a twentieth of a step of a small network, so it is done
+    once. What is stored is where each tensor is found (a dictionary and a key), not the tensor,
+    because moving a network to another device replaces its buffers.
     """
 
     def __init__(self, mine: nn.Module, followed: nn.Module) -> None:
@@ -131,29 +132,30 @@ class _Pairs:
         self._others = [pair for pair in pairs if not _at(pair[0]).is_floating_point()]
 
     def averaged(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Ours and theirs, of floating point."""
+        """The floating-point tensors of our network and those of the one it follows."""
         return _both(self._floats)
 
     def copied(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Ours and theirs, the rest."""
+        """The other tensors (integers) of our network and those of the one it follows."""
         return _both(self._others)
 
 
-_Place = tuple[dict[str, Any], str]
+_Place = tuple[dict[str, Any], str]  # the dictionary of a module that holds a tensor, and its key
 
 
 def _places(network: nn.Module) -> list[_Place]:
-    """Of every parameter and buffer, a shared one once.
+    """The place of every parameter and buffer; one that modules share is listed once.
 
-    Buffers that no file of weights has (thresholds) are settings of each network, not weights.
+    Buffers that are not saved in files of weights (thresholds) are left out: they are settings of
+    each network, not weights.
     """
-    found: dict[int, _Place] = {}
+    places: dict[int, _Place] = {}
     for module in network.modules():
         for shelf in (module._parameters, module._buffers):
             for name, tensor in shelf.items():
                 if tensor is not None and name not in module._non_persistent_buffers_set:
-                    found.setdefault(id(tensor), (shelf, name))
-    return list(found.values())
+                    places.setdefault(id(tensor), (shelf, name))
+    return list(places.values())
 
 
 def _at(place: _Place) -> Tensor:
@@ -167,7 +169,7 @@ def _both(pairs: list[tuple[_Place, _Place]]) -> tuple[list[Tensor], list[Tensor
 
 @dataclass(frozen=True)
 class Mixup:
-    """Pairs for z̃ = φ z_i + (1 - φ) z_j, the same for images, labels and pseudo-labels."""
+    """Mixes pairs z̃ = φ z_i + (1 - φ) z_j, with the same pairs and φ for images and labels."""
 
     partner: Tensor  # (B,) j of each i
     share: Tensor  # (B,) φ
@@ -182,13 +184,13 @@ class Mixup:
         per: Literal["batch", "sample"] = "batch",
         device: torch.device | None = None,
     ) -> Mixup:
-        """One permutation, φ ~ Beta(α, α) once per batch or once per sample."""
+        """Draw a partner for each of `size` images, and φ ~ Beta(α, α) per batch or per sample."""
         partner = torch.randperm(size, generator=generator)
         count = size if per == "sample" else 1
         # torch's Beta takes no generator: two gammas make it, drawn on the CPU for repeatability.
         shape = torch.full((2, count), alpha, dtype=torch.float64)
         gamma = torch._standard_gamma(shape, generator=generator)
-        # For a tiny α both may be too small to be told from 0: then one of the two images is all.
+        # For a tiny α both gammas may underflow to 0, which gives 0 / 0: use the first image alone.
         share = (gamma[0] / gamma.sum(dim=0)).nan_to_num(1.0).to(torch.float32).expand(size)
         return cls(partner.to(device), share.to(device))
 

@@ -1,4 +1,4 @@
-"""How well scores fit clean labels: the metrics, and the registry that tables are made from."""
+"""Metrics that compare scores with clean labels, and the registry that tables are made from."""
 
 from adagc.metrics.exact import Absent, average_precision, score
 from adagc.metrics.registry import METRICS, Metric, register, unregister

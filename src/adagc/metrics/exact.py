@@ -1,8 +1,8 @@
 """The seven metrics of multi-label classification, exact and in one pass over sorted scores.
 
-Nothing here approximates: ties count as in scikit-learn, and no score is rounded before it is
-compared. Work is done class by class on a transposed copy, because sorting and comparing are
-several times faster along contiguous memory.
+All values are exact: ties count as in scikit-learn, and no score is rounded before it is compared.
+The work is done class by class on a transposed copy, because sorting and comparing are several
+times faster along contiguous memory.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ def score(
     *,
     absent: Absent = "error",
 ) -> Scores:
-    """Judge scores by the seven metrics, and by those that were registered beside them.
+    """Compute the seven metrics, and all further metrics that were registered.
 
-    The mean precision, recall and F1 run over all classes, an undefined value counting as 0;
-    `absent` concerns the mean average precision alone. An image without a true label adds 0 to the
-    ranking loss and -1 to the coverage.
+    Mean precision, recall and F1 are means over all classes, in which an undefined value counts as
+    0; `absent` applies to the mean average precision only. An image without a true label adds 0 to
+    the ranking loss and -1 to the coverage.
 
     Args:
-        truth: (N, C) of 0 and 1, or of booleans.
-        scores: (N, C), larger for more certain; usually probabilities, but any finite value will
-            do. Half, single and double precision are compared as they are, without rounding.
-        threshold: A class is predicted where its score is at least this, one number or (C,). The
+        truth: (N, C) clean labels, 0 and 1 or booleans.
+        scores: (N, C) predictions, larger for more certain; usually probabilities, but any finite
+            values are allowed. Half, single and double precision are compared without rounding.
+        threshold: Score from which on a class is predicted, one number or one per class (C,). The
             comparison is exact: 0.7 stored in single precision lies below a threshold of 0.7.
-        absent: What a class without a positive does, whose average precision is undefined: stop
-            with an error, be left out of the mean, or count as 0 in it. Its entry in `per_class`
-            is NaN in any case.
+        absent: What to do about a class without a positive, whose average precision is undefined:
+            "error" raises DataError, "skip" leaves it out of the mean, "zero" counts it as 0. Its
+            entry in `per_class` is NaN in any case.
 
     Raises:
-        DataError: If the two tables do not fit together, hold something other than 0 and 1 or
-            finite scores, or if a class has no positive and `absent` does not say what to do.
+        DataError: If the two tables differ in shape, if `truth` has values other than 0 and 1, if a
+            score is not finite, or if a class has no positive and `absent` is "error".
         UsageError: If `absent` is unknown, or `threshold` is neither one number nor one per class.
 
     Example:
@@ -107,7 +107,7 @@ def score(
 def _registered(
     truth: NDArray[np.bool_], scores: NDArray[Any], predicted: NDArray[np.bool_]
 ) -> dict[str, float]:
-    """The metrics beyond the seven, each by its own function of (N, C) arrays."""
+    """The registered metrics, each computed by its own function; those not finite are left out."""
     values = {
         metric.key: float(metric.compute(truth, scores, predicted))
         for metric in METRICS.values()
@@ -150,7 +150,7 @@ def _row_metrics(y: NDArray[np.bool_], s: NDArray[Any]) -> tuple[float, float]:
     reached, loss = 0, 0.0
     for block in _blocks(images, _BLOCK // classes):
         member, score_ = y[:, block], s[:, block]
-        # scores are finite, so the infinities drop the other half out of every comparison
+        # scores are finite, so the infinities take the other entries out of every comparison
         positive = np.where(member, score_, infinity)
         negative = np.where(member, -infinity, score_)
         reached += int(np.count_nonzero(score_ >= positive.min(axis=0)))
@@ -161,7 +161,9 @@ def _row_metrics(y: NDArray[np.bool_], s: NDArray[Any]) -> tuple[float, float]:
 
 
 def _misordered_pairwise(positive: NDArray[Any], negative: NDArray[Any]) -> NDArray[np.int64]:
-    """Pairs per image whose positive is not above the negative; quadratic in the classes.
+    """(B,) number of pairs per image in which the true label does not score above the other.
+
+    Compares all pairs, so the time is quadratic in the number of classes.
 
     Args:
         positive: (C, B) scores of true labels, +inf elsewhere.
@@ -171,16 +173,17 @@ def _misordered_pairwise(positive: NDArray[Any], negative: NDArray[Any]) -> NDAr
     below = np.empty(positive.shape, dtype=np.bool_)
     count = np.empty(images, dtype=np.uint8)  # a narrow sum is several times faster
     total = np.zeros(images, dtype=np.int64)
-    for one in positive:
-        np.less_equal(one, negative, out=below)
+    for row in positive:
+        np.less_equal(row, negative, out=below)
         total += np.add.reduce(below.view(np.uint8), axis=0, dtype=np.uint8, out=count)
     return total
 
 
 def _misordered_sorted(positive: NDArray[Any], negative: NDArray[Any]) -> NDArray[np.int64]:
-    """The same counts as `_misordered_pairwise` for many classes: sort once, then look up.
+    """The same counts as `_misordered_pairwise`, faster for many classes: sort, then look up.
 
-    A bisection of all true labels together, since `np.searchsorted` knows a single row only.
+    All true labels are looked up together by bisection, because `np.searchsorted` handles only one
+    row at a time.
     """
     classes, images = positive.shape
     ordered = np.sort(np.ascontiguousarray(negative.T), axis=1).ravel()
@@ -195,18 +198,18 @@ def _misordered_sorted(positive: NDArray[Any], negative: NDArray[Any]) -> NDArra
         lower = ordered.take(before + probe, mode="clip") < wanted
         smaller += step * (inside & lower)
         step >>= 1
-    # whole numbers below 2**53 survive the float weights of bincount
+    # bincount adds floats, which are exact for whole numbers below 2**53
     return np.bincount(row, weights=classes - smaller, minlength=images).astype(np.int64)
 
 
 def _blocks(length: int, size: int) -> Iterator[slice]:
-    """Slices that cover `length`, each of `size` (at least 1)."""
+    """Slices that cover `length` rows, each of `size` rows (at least 1)."""
     size = max(size, 1)
     return (slice(start, start + size) for start in range(0, length, size))
 
 
 def _check(truth: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    """Both tables checked and transposed to contiguous (C, N): booleans, and single or double."""
+    """Check both tables and transpose them to contiguous (C, N): booleans, and floats."""
     y, s = _array(truth, "truth"), _array(scores, "scores")
     if y.ndim != 2 or y.shape != s.shape:
         raise DataError(
@@ -216,14 +219,14 @@ def _check(truth: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], NDAr
         raise DataError(f"truth and scores are {y.shape}: at least one image and class are needed")
 
     if y.dtype != np.bool_:
-        strange = np.flatnonzero((y != 0) & (y != 1))
-        if strange.size:
-            row, column = divmod(int(strange[0]), y.shape[1])
+        wrong = np.flatnonzero((y != 0) & (y != 1))
+        if wrong.size:
+            row, column = divmod(int(wrong[0]), y.shape[1])
             raise DataError(
-                f"truth must be 0 or 1, but {strange.size} of {y.size} entries are not, first"
+                f"truth must be 0 or 1, but {wrong.size} of {y.size} entries are not, first"
                 f" {y[row, column]} at image {row}, class {column}: pass truth == 1 to count only 1"
             )
-    # half precision sorts slowly and fits into single exactly; double must stay double
+    # half precision sorts slowly and converts to single without rounding; double stays double
     narrow = s.dtype.kind == "f" and s.dtype.itemsize <= 4
     s = np.ascontiguousarray(s.T, dtype=np.float32 if narrow else np.float64)
     if not np.isfinite(s).all():
@@ -235,7 +238,7 @@ def _check(truth: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.bool_], NDAr
 
 
 def _array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """A real-valued array, or an error that names what was passed."""
+    """The values as an array of real numbers; DataError names the argument if that fails."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged lists; tensors on a GPU
@@ -249,7 +252,7 @@ def _array(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def _check_threshold(threshold: ArrayLike, *, classes: int) -> NDArray[np.float64]:
-    """One limit per class, (C,)."""
+    """(C,) one threshold per class, from one number or one per class."""
     limits = _array(threshold, "threshold").astype(np.float64)
     if limits.shape not in ((), (classes,)):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The metrics by name: what `score` computes, and what every table and report shows of it."""
+"""The registry of metrics: what `score` computes, and how tables and reports show it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Compute = Callable[[NDArray[np.bool_], NDArray[Any], NDArray[np.bool_]], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """How one number is computed and how people read it.
+    """A metric: how it is computed, and how tables show it.
 
     Args:
-        key: Its name in scores.json.
-        heading: Its name in tables.
-        scale: What tables multiply it by: 100 for per cent.
-        decimals: How many of them tables print.
-        better: Which way is better.
-        about: What it says, in one sentence.
-        compute: `compute(truth, probabilities, predicted)` of three (N, C) arrays: clean labels,
-            what the network says of each, and whether that reaches the threshold. A result that
-            is not finite counts as undefined and leaves a blank in tables. The seven metrics have
-            none, because `score` computes them together.
-        unit: Of the number as tables print it.
+        key: Name of the metric in scores.json.
+        heading: Name of the metric in tables.
+        scale: Factor by which tables multiply the value: 100 for per cent.
+        decimals: Number of decimals that tables print.
+        better: Whether larger ("up") or smaller ("down") values are better.
+        about: What the metric measures, in one sentence.
+        compute: Function `compute(truth, probabilities, predicted)` of three (N, C) arrays: clean
+            labels, predicted probabilities, and whether these reach the threshold. A result that
+            is not finite counts as undefined and leaves a blank in tables. The seven built-in
+            metrics have None, because `score` computes them together.
+        unit: Unit of the number as tables print it, for example "%".
     """
 
     key: str
@@ -44,11 +44,11 @@ class Metric:
 
     @property
     def arrow(self) -> str:
-        """Which way is better, as a sign."""
+        """An arrow that points to better values: ↑ or ↓."""
         return "↑" if self.better == "up" else "↓"
 
     def best(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
-        """The best value among entries of scores.json; None if none of them has one."""
+        """The best value among entries of scores.json; None if no entry has this metric."""
         values = [scores[self.key] for scores in rows if self.key in scores]
         return (max if self.better == "up" else min)(values, default=None)
 
@@ -57,7 +57,7 @@ class Metric:
         return self.text(scores[self.key] * self.scale) if self.key in scores else ""
 
     def text(self, value: float | None, *, fewer: int = 0) -> str:
-        """A scaled value, with `fewer` decimals than usual; blank without a value."""
+        """A scaled value as text, with `fewer` decimals than usual; empty for None."""
         return "" if value is None else f"{value:.{max(self.decimals - fewer, 0)}f}"
 
 
@@ -72,7 +72,7 @@ _SEVEN = (
     ),
     Metric(
         "coverage", "Coverage", 1, 3, "down",
-        "How far down the ranked classes of an image its last true one stands.", unit="labels",
+        "How far down the ranking of an image's classes its lowest true class is.", unit="labels",
     ),
     _percent(
         "ranking_loss", "Rank loss", "down",
@@ -80,11 +80,11 @@ _SEVEN = (
     ),
     _percent("overall_accuracy", "OA", "up", "Share of right decisions over images and classes."),
     _percent("mean_f1", "mF1", "up", "F1 of each class, averaged over the classes."),
-    _percent("mean_precision", "mPrec", "up", "Precision of each class, averaged over them."),
+    _percent("mean_precision", "mPrec", "up", "Precision of each class, averaged over classes."),
     _percent("mean_recall", "mRec", "up", "Recall of each class, averaged over the classes."),
 )  # fmt: skip
 _KNOWN = {metric.key: metric for metric in _SEVEN}
-# Names beside the metrics in an entry of scores.json.
+# Other keys in an entry of scores.json, which no metric may have.
 _TAKEN = frozenset({"epoch", "per_class"})
 
 METRICS: Mapping[str, Metric] = MappingProxyType(_KNOWN)
@@ -94,8 +94,8 @@ METRICS: Mapping[str, Metric] = MappingProxyType(_KNOWN)
 def register(metric: Metric) -> Metric:
     """Add a metric: from now on `score` computes it, and every table and report shows it.
 
-    Runs that were tested before keep a blank there until `adagc evaluate` tests them again. Call
-    it where a module is imported: worker processes of a bench import the main script again.
+    Runs that were tested before have a blank there until `adagc evaluate` tests them again. Call
+    this at the top level of a module, so that worker processes, which import it again, do it too.
 
     Example:
         >>> added = register(
@@ -114,10 +114,10 @@ def register(metric: Metric) -> Metric:
         )
     if metric.key in _KNOWN or metric.key in _TAKEN or not metric.key.isidentifier():
         raise UsageError(
-            f"a metric cannot be called {metric.key!r}, which is taken or no plain name: choose"
+            f"a metric cannot be called {metric.key!r}, which is taken or not a plain name: choose"
             " another key"
         )
-    taken = next((one for one in _KNOWN.values() if one.heading == metric.heading), None)
+    taken = next((known for known in _KNOWN.values() if known.heading == metric.heading), None)
     if taken is not None:
         raise UsageError(
             f"the heading {metric.heading!r} is that of {taken.key}: choose another one"
@@ -127,7 +127,7 @@ def register(metric: Metric) -> Metric:
 
 
 def unregister(key: str) -> None:
-    """Take out a metric that was registered; the seven stay."""
+    """Remove a metric that was registered; the seven built-in ones cannot be removed."""
     if key not in _KNOWN or _KNOWN[key].compute is None:
         raise UsageError(f"no metric called {key!r} was registered")
     del _KNOWN[key]

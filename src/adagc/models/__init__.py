@@ -1,4 +1,4 @@
-"""Networks: a backbone, a head, and the normalisation that belongs to them."""
+"""Networks: normalisation, backbone and head, and how they are built, saved and loaded."""
 
 from adagc.models.classifier import THRESHOLD, Classifier, Normalise, build
 from adagc.models.files import ModelDescription, load_model, read_description, save_model

@@ -1,4 +1,4 @@
-"""What turns an input into features: any timm network, or a plain layer for embeddings."""
+"""Backbones turn an input into features: any timm network, or a plain layer for embeddings."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ from adagc.suggest import hint
 class Backbone(nn.Module):
     """Normalised input -> feature map -> pooled features; `forward` does both steps."""
 
-    width: int  # of the pooled features
-    map_width: int  # channels of the feature map
+    width: int  # number of pooled features
+    map_width: int  # number of channels of the feature map
     pools_by_mean: bool  # whether pooling is the mean over positions and nothing else
-    fixed_size: bool = False  # whether only images of the size it was built for go in
+    fixed_size: bool = False  # whether it takes only images of the size it was built for
 
     @abstractmethod
     def feature_map(self, x: Tensor) -> Tensor:
-        """(B, map_width, h, w)."""
+        """The feature map (B, map_width, h, w) of normalised inputs (B, bands, H, W)."""
 
     @abstractmethod
     def pool(self, features: Tensor) -> Tensor:
-        """(B, map_width, h, w) -> (B, width)."""
+        """Pooled features (B, width) of a feature map (B, map_width, h, w)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, bands, H, W) -> (B, width)."""
+        """Pooled features (B, width) of normalised inputs (B, bands, H, W)."""
         return self.pool(self.feature_map(x))
 
     @abstractmethod
     def early_stage(self) -> nn.Module:
-        """The module whose output says what the first layers see."""
+        """The module whose output are the features of the first layers."""
 
     def as_map(self, output: Tensor) -> Tensor:
-        """An inner module's output channels first: (B, D, h, w), or (B, D) without positions."""
+        """The output of an inner module as (B, D, h, w), or as (B, D) if it has no positions."""
         return output
 
 
 class PlainBackbone(Backbone):
-    """Embeddings as they are ("linear") or through one hidden layer ("mlp").
+    """Passes embeddings on unchanged ("linear") or through one hidden layer ("mlp").
 
     Args:
         name: "linear" or "mlp".
-        channels: Of the embedding.
-        hidden: Width of the hidden layer.
-        dropout: Of the embedding itself. Frozen features cannot be augmented like images; without
-            this a head has memorised 1,800 of them, and which labels are missing, in ten epochs.
+        channels: Length of an embedding, or number of channels of a stored feature map.
+        hidden: Width of the hidden layer of "mlp".
+        dropout: Share of the embedding's values that "mlp" drops in training. Stored features
+            cannot be augmented like images; without dropout a head memorises 1,800 of them, and
+            which labels are missing, in ten epochs.
     """
 
     def __init__(self, name: str, *, channels: int, hidden: int, dropout: float = 0.0) -> None:
@@ -69,7 +70,7 @@ class PlainBackbone(Backbone):
         )
 
     def feature_map(self, x: Tensor) -> Tensor:
-        """The input itself, if it has positions."""
+        """The input itself if it is a feature map; raises AdagcError for embeddings."""
         if x.ndim != 4:
             raise AdagcError(
                 f"backbone {self.name} on embeddings has no feature map: use images or stored "
@@ -78,11 +79,11 @@ class PlainBackbone(Backbone):
         return x
 
     def pool(self, features: Tensor) -> Tensor:
-        """The mean over positions, then the layers."""
+        """The mean over positions, passed through the hidden layer of "mlp"."""
         return self._pooled(features.mean(dim=(2, 3)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, D) or (B, D, H, W) -> (B, width)."""
+        """Features (B, width) of embeddings (B, D) or feature maps (B, D, H, W)."""
         return self._pooled(x) if x.ndim == 2 else self.pool(x)
 
     def early_stage(self) -> nn.Module:
@@ -97,12 +98,13 @@ class PlainBackbone(Backbone):
 
 
 class ImageBackbone(Backbone):
-    """A timm network without its classifier, whatever layout its features come in.
+    """A timm network without its classifier; handles every layout of features that timm has.
 
     Convolutional networks keep timm's own pooling, with the norm some families put behind it.
-    Networks of tokens are pooled by the mean over patches (then their `fc_norm`, if any), so that
-    their feature map says where; class tokens still take part in the attention. The few families
-    that attend to the patches only through a separate class token are refused.
+    Transformers, which work on tokens, are pooled by the mean over patches (then their `fc_norm`,
+    if any), so that their feature map has positions; class tokens still take part in the
+    attention. The few families that attend to the patches only through a separate class token are
+    refused.
     """
 
     def __init__(self, net: Any, *, spec: ModelSpec) -> None:
@@ -114,7 +116,7 @@ class ImageBackbone(Backbone):
         self._probe(spec)
 
     def feature_map(self, x: Tensor) -> Tensor:
-        """The `forward_features` of timm, channels first."""
+        """The output of timm's `forward_features` as (B, D, h, w); tokens become positions."""
         features: Tensor = self.net.forward_features(x)
         if features.ndim == 3:
             tokens = features[:, getattr(self.net, "num_prefix_tokens", 0) :]
@@ -123,20 +125,20 @@ class ImageBackbone(Backbone):
         return self.as_map(features)
 
     def early_stage(self) -> nn.Module:
-        """The end of the first stage at a quarter of the resolution or less, by timm's account."""
+        """The last module of the first stage that timm lists at a quarter resolution or less."""
         info = getattr(self.net, "feature_info", None) or []
         names = [stage["module"] for stage in info if stage["reduction"] >= 4]
         stage: nn.Module = self.net.get_submodule(names[0]) if names else self.net
         return stage
 
     def as_map(self, output: Tensor) -> Tensor:
-        """Channels first; tokens are averaged."""
+        """The output with channels first, (B, D, h, w); tokens are averaged to (B, D)."""
         if output.ndim == 3:
             return output.mean(dim=1)
         return output.permute(0, 3, 1, 2) if self._channels_last_layout else output
 
     def pool(self, features: Tensor) -> Tensor:
-        """The pooling of the family, see the class."""
+        """Pooled features (B, width), by the pooling that the class docstring describes."""
         if self._tokens:
             pooled = features.mean(dim=(2, 3))
             norm = getattr(self.net, "fc_norm", None)
@@ -152,7 +154,7 @@ class ImageBackbone(Backbone):
 
     @torch.no_grad()
     def _probe(self, spec: ModelSpec) -> None:
-        """Learn widths and pooling from one small batch, and fail here rather than in training."""
+        """Find out widths and pooling with one small batch, so that errors occur here at once."""
         training = self.training
         self.eval()
         x = torch.randn(2, *spec.shape, generator=torch.Generator().manual_seed(0))
@@ -174,10 +176,10 @@ class ImageBackbone(Backbone):
 
 
 def make_backbone(spec: ModelSpec) -> Backbone:
-    """The backbone that `spec` names, with random weights from torch's current state."""
+    """The backbone that `spec` names, with weights drawn from torch's global generator."""
     if spec.is_plain:
-        # A head that works on the map sees it as it is: a hidden layer behind the pooling would
-        # never be used.
+        # A head on the feature map takes it before the pooling, so a hidden layer behind the
+        # pooling would never be used.
         name = "linear" if spec.head.on_map else spec.backbone
         return PlainBackbone(name, channels=spec.shape[0], hidden=spec.hidden, dropout=spec.dropout)
     net = create_network(spec.backbone, channels=spec.shape[0], size=spec.shape[1:])
@@ -187,7 +189,7 @@ def make_backbone(spec: ModelSpec) -> Backbone:
 def create_network(
     name: str, *, channels: int, size: tuple[int, ...], pretrained: bool = False
 ) -> nn.Module:
-    """A timm network without classifier; `size` reaches only those that must know it."""
+    """A timm network without classifier; `size` only matters for networks of a fixed size."""
     check_backbone(name)
     timm = import_timm()
     options: dict[str, Any] = {"in_chans": channels, "num_classes": 0, "pretrained": pretrained}
@@ -211,7 +213,7 @@ def takes_one_size(name: str) -> bool:
 
 
 def check_backbone(name: str) -> None:
-    """Refuse a name that nothing answers to, with those that look like it."""
+    """Raise AdagcError for a name that is no backbone, with suggestions of similar names."""
     if name in PLAIN_BACKBONES:
         return
     timm = import_timm()

@@ -1,4 +1,4 @@
-"""Raw values in, one logit and one probability per class out."""
+"""The classifier: takes raw image values and returns a logit or a probability per class."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from adagc.models.label_wise import LabelWiseHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
 
-THRESHOLD = 0.5  # of every class of which nobody says otherwise
+THRESHOLD = 0.5  # default of every class: probability from which on it counts as predicted
 
 
 class Normalise(nn.Module):
-    """(x - mean) / std per band, part of the network so that no caller can forget or repeat it."""
+    """(x - mean) / std per band; part of the network, so that no caller can forget or repeat it."""
 
     mean: Tensor  # (K,) float32: K bands, K values of an embedding, or 1 for all of them
     std: Tensor  # (K,) float32
@@ -43,13 +43,13 @@ class Normalise(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Over inputs of shape (B, K) or (B, K, H, W)."""
+        """The normalised inputs, of shape (B, K) or (B, K, H, W)."""
         shape = (1, -1) + (1,) * (x.ndim - 2)
         return (x - self.mean.view(shape)) / self.std.view(shape)
 
 
 class Classifier(nn.Module):
-    """Normalisation, backbone and head; `copy.deepcopy` gives an independent twin."""
+    """Normalisation, backbone and head; `copy.deepcopy` gives an independent copy."""
 
     thresholds: Tensor  # (C,) float32: from which probability on a class counts as predicted
 
@@ -66,7 +66,7 @@ class Classifier(nn.Module):
         self.normalise = normalise
         self.backbone = backbone
         self.head = head
-        # Not weights: model.json says them, and files of weights stay what they were.
+        # Not weights: they are stored in model.json, so the format of weight files is unchanged.
         limits = torch.full((len(spec.classes),), THRESHOLD)
         self.register_buffer("thresholds", limits, persistent=False)
 
@@ -76,7 +76,7 @@ class Classifier(nn.Module):
         return self.backbone.width
 
     def feature_map(self, x: Tensor) -> Tensor:
-        """Features with positions, (B, D, h, w); D is `width` where pooling is the plain mean."""
+        """The feature map (B, D, h, w) of raw inputs; D is `width` if pooling is a plain mean."""
         return self.backbone.feature_map(self._prepared(x))
 
     def pool(self, features: Tensor) -> Tensor:
@@ -84,35 +84,36 @@ class Classifier(nn.Module):
         return self.backbone.pool(features)
 
     def embed(self, x: Tensor) -> Tensor:
-        """Pooled features, (B, width)."""
+        """Pooled features (B, width) of raw inputs."""
         features: Tensor = self.backbone(self._prepared(x))
         return features
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D): what is trained."""
+        """Logits (B, C) of raw inputs (B, bands, H, W) or (B, D), for training."""
         logits: Tensor = self.head(self._features(x))
         return logits
 
     def probabilities(self, x: Tensor) -> Tensor:
-        """(B, C) float32 what the network says of raw inputs, as its head defines it.
+        """(B, C) float32 predicted probabilities of raw inputs, as the head defines them.
 
-        Whoever deploys a network calls this, never a function of the logits.
+        Predictions must be made with this, not with a sigmoid of the logits, which some heads
+        do not use.
         """
         return self.head.probabilities(self._features(x))
 
     def decide(self, probabilities: Tensor) -> Tensor:
-        """(B, C) bool which classes are predicted: probabilities of at least the threshold."""
+        """(B, C) bool: classes whose probability is at least their threshold."""
         return probabilities >= self.thresholds.to(probabilities.device)
 
     def short_thresholds(self) -> list[float]:
-        """The thresholds for people and files: 0.3 where single precision has 0.300000012.
+        """The thresholds with as few digits as needed: 0.3, not 0.300000012 as in float32.
 
-        Read back in single precision they are the same to the bit.
+        Read back as float32 they are exactly the same.
         """
         return [float(str(value)) for value in self.thresholds.cpu().numpy()]
 
     def set_thresholds(self, values: Sequence[float] | Tensor) -> None:
-        """One probability for each class, in the order of the classes."""
+        """Set the threshold of each class, a probability, in the order of the classes."""
         limits = torch.as_tensor(values, dtype=torch.float32, device=self.thresholds.device)
         classes = len(self.spec.classes)
         if limits.shape != (classes,):
@@ -127,21 +128,24 @@ class Classifier(nn.Module):
         return self.feature_map(x) if self.head.on_map else self.embed(x)
 
     def label_embeddings(self, x: Tensor) -> Tensor:
-        """One vector per class, (B, C, width of the head), of which `head.logits` makes logits."""
+        """Embeddings (B, C, width of the head), one per class, that `head.logits` takes.
+
+        Raises AdagcError if the head has none.
+        """
         if not isinstance(self.head, LabelWiseHead):
             raise AdagcError(f"a {self.spec.head.kind} head has no label-wise embeddings")
         return self.head.embed(self.feature_map(x))
 
     def logits_and_early_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, C) logits, and (B, K) what an early stage made of the images, pooled to 8 x 8."""
-        seen: list[Tensor] = []
+        """(B, C) logits, and (B, K) features of an early stage, averaged to 8 x 8 and flattened."""
+        outputs: list[Tensor] = []
         early = self.backbone.early_stage()
-        hook = early.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        hook = early.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
         try:
             logits = self(x)
         finally:
             hook.remove()
-        features = self.backbone.as_map(seen[0])
+        features = self.backbone.as_map(outputs[0])
         if features.ndim == 4:
             rows, columns = (min(8, side) for side in features.shape[2:])
             features = functional.adaptive_avg_pool2d(features, (rows, columns))
@@ -182,14 +186,17 @@ def build(
     mean: Sequence[float] | Tensor | None = None,
     std: Sequence[float] | Tensor | None = None,
 ) -> Classifier:
-    """A network on the CPU, the same for the same seed, leaving torch's own randomness alone.
+    """Build a network on the CPU; the same seed gives the same weights.
+
+    The state of torch's global random generator is left unchanged.
 
     Args:
-        spec: What to build. Where weights are loaded, the network's own spec says which.
-        seed: For whatever stays random; the head does not depend on where the backbone came from.
-        weights: A source for `load_weights`.
-        mean: Of the raw values, per band; 0 if not given.
-        std: Of the raw values, per band; 1 if not given.
+        spec: What to build. If weights are loaded, the spec of the result names their source.
+        seed: Seed of all weights that are not loaded. The head's weights do not depend on how the
+            backbone gets its own.
+        weights: A source of pretrained weights, as in `load_weights`.
+        mean: Mean of the raw values, one per band; 0 if not given.
+        std: Standard deviation of the raw values, one per band; 1 if not given.
     """
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     with _seeded(int(body_seed)):
@@ -214,7 +221,7 @@ def build(
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Layers draw their first weights from torch's CPU generator: lend it, then put it back."""
+    """Seed torch's CPU generator, which layers draw weights from, and restore its state after."""
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which would reseed every accelerator too.
         torch.default_generator.manual_seed(seed)
@@ -222,7 +229,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def _listed(bands: Sequence[str], limit: int = 20) -> str:
-    """Band names in brackets, shortened."""
+    """Band names in brackets after a blank, at most `limit` of them; empty without names."""
     if not bands:
         return ""
     return f" ({', '.join(bands[:limit])}{', ...' if len(bands) > limit else ''})"

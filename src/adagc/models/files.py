@@ -28,15 +28,15 @@ Place = str | os.PathLike[str] | MutableMapping[str, bytes]  # a folder, or file
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """What model.json says."""
+    """The content of model.json."""
 
     spec: ModelSpec
-    mean: tuple[float, ...]
+    mean: tuple[float, ...]  # of the normalisation, one per band
     std: tuple[float, ...]
     thresholds: tuple[float, ...]  # one probability per class, in the order of the classes
-    version: str  # of adagc that wrote it
-    sha256: str  # of model.safetensors
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    version: str  # version of adagc that wrote the file
+    sha256: str  # checksum of model.safetensors
+    extra: Mapping[str, Any] = field(default_factory=dict)  # whatever `save_model` was given
 
 
 def save_model(
@@ -45,19 +45,19 @@ def save_model(
     *,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write both files; whoever reads meanwhile finds the old pair or an error, never a mixture.
+    """Write both files; another process reading meanwhile gets the old pair or an error.
 
     Args:
-        folder: Created if need be; a dictionary gets the two files by name.
-        classifier: Left as it is.
-        extra: Anything JSON can hold.
+        folder: Where to write, created if it does not exist; a dictionary gets the two files by name.
+        classifier: The network to save; not changed.
+        extra: More values to store in model.json.
     """
     from safetensors.torch import save
 
     spec = classifier.spec
-    # contiguous: the file format knows no channels_last.
+    # contiguous, because the file format has no channels_last layout.
     state = {k: v.detach().cpu().contiguous() for k, v in classifier.state_dict().items()}
-    # The bands travel with the numbers, for whoever starts from this file alone. Bytes rather than
+    # The bands are stored with the weights too, for runs that start from this file alone. Not
     # `save_file`, whose files only their owner can read.
     numbers = save(state, metadata={"bands": "\n".join(spec.bands)})
     content = {
@@ -103,7 +103,7 @@ def read_description(folder: Place) -> ModelDescription:
         )
     try:
         spec = ModelSpec.from_dict(content["spec"])
-        # Models from before say nothing of them, or null.
+        # Older files have no thresholds, or null.
         thresholds = content.get("thresholds") or dict.fromkeys(spec.classes, THRESHOLD)
         return ModelDescription(
             spec=spec,

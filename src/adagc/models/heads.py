@@ -1,7 +1,7 @@
-"""The last layer: one logit per class, from pooled features or from a map of them.
+"""Heads, the last layer of a network: one logit per class, from pooled features or a feature map.
 
-The head also says which probabilities a network deploys. Heads are known by the kind that a
-`HeadSpec` names; other packages add theirs with `register_head`.
+The head also defines the probabilities that a network predicts. A `HeadSpec` names a head by its
+kind; other packages add theirs with `register_head`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def drop(features: Tensor, share: float, training: bool) -> Tensor:
     """Dropout of features (B, D) or of whole channels of a map (B, D, h, w).
 
-    On CPUs torch draws its own mask several times as slowly, a tenth of a step on features.
+    Faster than torch's own dropout, which on CPUs draws its mask several times as slowly and takes
+    a tenth of a training step on features.
     """
     if share == 0 or not training:
         return features
@@ -34,41 +35,41 @@ def drop(features: Tensor, share: float, training: bool) -> Tensor:
 
 
 def _sixteen_bits(shape: torch.Size, device: torch.device) -> Tensor:
-    """Random int16, every value as likely as any other: four from one draw of 64 bits."""
+    """Uniformly random int16 values; one draw of 64 bits gives four of them."""
     count = shape.numel()
     words = torch.empty(-(-count // 4), dtype=torch.int64, device=device)
-    words.random_(-(2**63), None)  # by default the sign is left out
+    words.random_(-(2**63), None)  # by default torch draws no negative numbers
     return words.view(torch.int16)[:count].view(shape)
 
 
 class Head(nn.Module):
-    """What every head is: features to logits, which are trained, and to what is deployed."""
+    """Base class of heads: turns features into logits for training and into probabilities."""
 
     on_map: ClassVar[bool] = False  # whether it takes a feature map instead of pooled features
 
     @classmethod
     def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
-        """The head that a description asks for, behind this backbone."""
+        """The head that `spec` describes, with the input size that this backbone gives."""
         width = backbone.map_width if cls.on_map else backbone.width
         return cls(width, len(spec.classes), dropout=spec.dropout)
 
     def probabilities(self, features: Tensor) -> Tensor:
-        """(B, C) float32 what the network says of each class; a sigmoid of the logits."""
+        """(B, C) float32 probability of each class: by default the sigmoid of the logits."""
         logits: Tensor = self(features)
         return logits.float().sigmoid()
 
 
 _KINDS: dict[str, type[Head]] = {}
 HEADS: Mapping[str, type[Head]] = MappingProxyType(_KINDS)
-"""Every head by its kind."""
+"""Every registered class of heads by its kind."""
 
 _Any = TypeVar("_Any", bound=type[Head])
 
 
 def register_head(kind: str) -> Callable[[_Any], _Any]:
-    """Make a class the head of this kind: `@register_head("presence")` above its definition.
+    """Class decorator that registers a head: `@register_head("presence")` above its definition.
 
-    A model file names the kind only, so whoever loads it must have imported the class.
+    A model file names only the kind, so the class must be imported before such a file is loaded.
     """
 
     def add(head: _Any) -> _Any:
@@ -81,7 +82,7 @@ def register_head(kind: str) -> Callable[[_Any], _Any]:
 
 
 def unregister_head(kind: str) -> None:
-    """Forget a kind again."""
+    """Remove a kind that `register_head` added; KeyError if there is none."""
     del _KINDS[kind]
 
 
@@ -120,7 +121,10 @@ class ClassMapHead(LinearHead):
 
     @classmethod
     def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
-        """Refuses a backbone behind which the maps would not add up to the logits."""
+        """As for every head, but refuses a backbone whose pooling is more than a plain mean.
+
+        Its class maps would not average to the logits.
+        """
         if not backbone.pools_by_mean:
             raise AdagcError(
                 f"backbone {spec.backbone} does more than average its features over positions, so "
@@ -136,7 +140,7 @@ class ClassMapHead(LinearHead):
         return self.maps(features).mean(dim=(2, 3))
 
     def maps(self, features: Tensor) -> Tensor:
-        """Class activation maps (B, C, h, w), boosted."""
+        """Class activation maps (B, C, h, w), with positive values multiplied by `boost`."""
         maps = functional.conv2d(features, self.weight[:, :, None, None], self.bias)
         return torch.where(maps > 0, self.boost * maps, maps)
 

@@ -1,4 +1,4 @@
-"""Heads that look at a feature map once for every class: one embedding, then one logit, per label.
+"""Heads that pool a feature map separately for every class: one embedding, then one logit, each.
 
 Symbols: f (B, D, h, w) features, u the reduced map, a attention, h (B, C, width) embeddings.
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from adagc.models.backbones import Backbone
     from adagc.models.spec import ModelSpec
 
-# Bounds of log σ: codes from almost certain to almost pure noise, and exp stays finite.
+# Bound of |log σ|: allows codes from almost exact to almost pure noise, and exp stays finite.
 _LOG_SIGMA = 6.0
 
 
 class ClassVectors(nn.Linear):
-    """One vector and one bias per class, each for that class's own embedding."""
+    """A linear layer with one vector and one bias per class, applied to that class's embedding."""
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """(B, C, d) -> (B, C)."""
-        # Not einsum, which makes a batch of tiny matrix products of it: five times as slow.
+        """Logits (B, C) of embeddings (B, C, d)."""
+        # Not einsum, which turns this into many tiny matrix products and is five times as slow.
         return (embeddings * self.weight).sum(dim=-1) + self.bias
 
 
@@ -40,10 +40,10 @@ class LabelWiseHead(Head):
     h_c = Σ a_c u,   z_c = w_c · h_c + b_c
 
     Args:
-        channels: D of the feature map.
-        classes: C.
-        width: Of an embedding.
-        dropout: Of whole channels of the feature map.
+        channels: Number of channels of the feature map (D).
+        classes: Number of classes (C).
+        width: Number of features of an embedding.
+        dropout: Share of the channels of the feature map that are dropped in training.
     """
 
     on_map: ClassVar[bool] = True
@@ -61,13 +61,16 @@ class LabelWiseHead(Head):
 
     @classmethod
     def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
-        """With the width of an embedding that the description asks for."""
+        """The head with the width of an embedding that `spec` sets."""
         return cls(
             backbone.map_width, len(spec.classes), width=spec.head.width, dropout=spec.dropout
         )
 
     def attention(self, reduced: Tensor) -> Tensor:
-        """(B, C, h * w) where each class looks on u (B, h * w, width); every row sums to 1."""
+        """(B, C, h * w) weight of each position for each class, from u (B, h * w, width).
+
+        The weights of a class sum to 1.
+        """
         scores: Tensor = self.score(reduced)
         return scores.transpose(1, 2).contiguous().softmax(dim=2)
 
@@ -78,7 +81,7 @@ class LabelWiseHead(Head):
         return torch.bmm(self.attention(reduced), reduced)
 
     def logits(self, embeddings: Tensor) -> Tensor:
-        """(B, C) of embeddings (B, C, width)."""
+        """Logits (B, C) of embeddings (B, C, width)."""
         result: Tensor = self.readout(embeddings)
         return result
 
@@ -93,18 +96,19 @@ class LabelWiseHead(Head):
 
 @register_head("bottleneck")
 class BottleneckHead(LabelWiseHead):
-    """Label-wise embeddings squeezed through a Gaussian code, of which the logits are made.
+    """Label-wise embeddings are encoded as Gaussian codes, and logits are computed from these.
 
     (μ, s) = MLP(h),   σ = exp(clamp(s / 2, -6, 6)),   z_c = w_c · code_c + b_c
 
-    By itself the head is deterministic, its code is μ; a method that wants noise adds it.
+    The head itself is deterministic and uses μ as the code; a method that trains with noise adds
+    it.
 
     Args:
-        channels: D of the feature map.
-        classes: C.
-        width: Of an embedding.
-        latent: Of a code.
-        dropout: Of whole channels of the feature map.
+        channels: Number of channels of the feature map (D).
+        classes: Number of classes (C).
+        width: Number of features of an embedding.
+        latent: Number of features of a code.
+        dropout: Share of the channels of the feature map that are dropped in training.
     """
 
     def __init__(
@@ -125,7 +129,7 @@ class BottleneckHead(LabelWiseHead):
 
     @classmethod
     def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
-        """With the widths of embedding and code that the description asks for."""
+        """The head with the widths of embedding and code that `spec` sets."""
         head = spec.head
         return cls(
             backbone.map_width,
@@ -141,13 +145,13 @@ class BottleneckHead(LabelWiseHead):
         return mean, (log_variance / 2).clamp(-_LOG_SIGMA, _LOG_SIGMA)
 
     def logits(self, embeddings: Tensor) -> Tensor:
-        """(B, C) of codes (B, C, latent)."""
+        """Logits (B, C) of codes (B, C, latent)."""
         return super().logits(embeddings)
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, C) of a feature map (B, D, h, w), without noise."""
         first, activation, second = cast(tuple[nn.Linear, nn.ReLU, nn.Linear], self.encoder)
-        # Nobody asks for σ here: half of the encoder's second layer.
+        # σ is not needed here, so only half of the encoder's second layer is computed.
         weight, bias = second.weight[: self.latent], second.bias[: self.latent]
         mean = functional.linear(activation(first(self.embed(features))), weight, bias)
         return self.logits(precise(mean))

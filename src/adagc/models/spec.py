@@ -10,23 +10,23 @@ from typing import Any
 from adagc.errors import AdagcError
 from adagc.models.heads import HEADS
 
-PLAIN_BACKBONES = ("linear", "mlp")  # ours; every other name is timm's
+PLAIN_BACKBONES = ("linear", "mlp")  # defined in this package; every other name is timm's
 
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """Which last layer: most methods share the plain one, some need to know where or for whom.
+    """Which last layer a network has; most methods use "linear".
 
     "linear" works on pooled features. The others need a feature map with positions: "class-map"
     has logits at every position, boosted where positive, and averages them; "label-wise" pools
     the map for every class by its own attention; "bottleneck" puts a Gaussian code behind that.
-    Others are added with `register_head`.
+    More kinds are added with `register_head`.
     """
 
     kind: str = "linear"
-    boost: float = 1.0  # of a class map's positive values
-    width: int = 256  # of a label-wise embedding
-    latent: int = 256  # of a bottleneck's code
+    boost: float = 1.0  # factor of the positive values of a class map
+    width: int = 256  # number of features of a label-wise embedding
+    latent: int = 256  # number of features of a bottleneck's code
 
     def __post_init__(self) -> None:
         if self.kind not in HEADS:
@@ -37,25 +37,25 @@ class HeadSpec:
 
     @property
     def on_map(self) -> bool:
-        """Whether it needs positions."""
+        """Whether the head takes a feature map instead of pooled features."""
         return HEADS[self.kind].on_map
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything about a network but its numbers; survives a round trip through JSON.
+    """Everything about a network except its weights; can be written as JSON and read back.
 
     A plain backbone ("linear", "mlp") takes embeddings of shape (D,), or feature maps of shape
     (bands, H, W) that it averages over space first. A timm backbone takes images.
     """
 
     backbone: str  # a timm name, "mlp" or "linear"
-    shape: tuple[int, ...]  # of one input: (bands, H, W) or (D,)
-    classes: tuple[str, ...]
-    bands: tuple[str, ...]  # in the order of the first axis; free for embeddings
-    hidden: int = 512  # width of "mlp"
-    dropout: float = 0.0  # before the last layer; of an mlp before both
-    weights: str = "none"  # where the backbone's first weights came from
+    shape: tuple[int, ...]  # shape of one input: (bands, H, W) or (D,)
+    classes: tuple[str, ...]  # names, in the order of the logits
+    bands: tuple[str, ...]  # names in the order of the first axis; any or none for embeddings
+    hidden: int = 512  # width of the hidden layer of "mlp"
+    dropout: float = 0.0  # share dropped before the last layer; in an mlp before both layers
+    weights: str = "none"  # where the backbone's initial weights came from
     head: HeadSpec = HeadSpec()
 
     def __post_init__(self) -> None:
@@ -89,16 +89,16 @@ class ModelSpec:
 
     @property
     def is_image(self) -> bool:
-        """Whether an input has rows and columns."""
+        """Whether an input has height and width; otherwise it is an embedding."""
         return len(self.shape) == 3
 
     @property
     def is_plain(self) -> bool:
-        """Whether the backbone is one of ours that need no timm."""
+        """Whether the backbone is "linear" or "mlp", which do not need timm."""
         return self.backbone in PLAIN_BACKBONES
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers for JSON."""
+        """The fields as lists, strings and numbers, ready for JSON."""
         return {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in dataclasses.asdict(self).items()
@@ -106,7 +106,7 @@ class ModelSpec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ModelSpec:
-        """The inverse of `to_dict`; refuses keys it does not know."""
+        """The inverse of `to_dict`; raises AdagcError if a key is unknown or missing."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - set(fields))
         required = {n for n, field in fields.items() if field.default is dataclasses.MISSING}

@@ -1,7 +1,7 @@
-"""Pretrained weights for other bands and image sizes than those they were made with.
+"""Adapts pretrained weights to other bands and image sizes than those they were trained with.
 
-First-layer filters mean something: the first plane of each looks at red, the second at green, the
-third at blue. They are therefore handed out by the *name* of the band, not by its position.
+Each plane of a first-layer filter belongs to a band: the first to red, the second to green, the
+third to blue. Planes are therefore assigned by the *name* of a band, not by its position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from adagc.errors import AdagcError
 
 RGB = ("red", "green", "blue")
 
-# Sentinel-2 and Landsat 8/9 number these three bands alike.
+# Sentinel-2 and Landsat 8/9 use the same numbers for these three bands.
 _ALIASES = {
     **{"r": "red", "b04": "red", "b4": "red"},
     **{"g": "green", "b03": "green", "b3": "green"},
@@ -25,7 +25,7 @@ _ALIASES = {
 
 
 def canonical_band(name: str) -> str:
-    """The one spelling of a band: `B04`, `R` and `Red` are all "red"."""
+    """The standard spelling of a band's name: `B04`, `R` and `Red` all become "red"."""
     lowered = name.strip().lower()
     return _ALIASES.get(lowered, lowered)
 
@@ -33,11 +33,11 @@ def canonical_band(name: str) -> str:
 def adapt_filters(filters: Tensor, source: Sequence[str], target: Sequence[str]) -> Tensor:
     """Filters for the bands `target`, from filters (out, len(source), kh, kw) for `source`.
 
-    A band that `source` has keeps its plane, any other gets the mean of all planes, and the whole
-    is scaled by len(source) / len(target). So an image whose bands are all alike gets the same
-    response as before (if all of `source` is in `target`, or none of it), and the layers behind
-    see activations of the size they were trained on. As many bands with names that say nothing
-    keep the filters as they are: the order of the planes is then the best guess.
+    A band that `source` has keeps its plane, any other gets the mean of all planes, and the result
+    is multiplied by len(source) / len(target). So an image whose bands are all equal gets the same
+    response as before (if all of `source` is in `target`, or none of it), and later layers get
+    activations of the size they were trained on. If there are as many bands as before but none of
+    their names is known, the filters stay as they are: their order is then the best guess.
     """
     planes = {canonical_band(name): i for i, name in enumerate(source)}
     places = [planes.get(canonical_band(name)) for name in target]
@@ -58,16 +58,16 @@ def fit_state(
     """`state` with first-layer filters for `bands` and position codes for the grid of `net`.
 
     Args:
-        state: Keys as in `net`.
+        state: Weights to adapt, under the names that `net` uses.
         net: A timm network, built for as many bands as `bands`.
-        bands: Of the images to come.
-        trained_on: Bands of the images behind `state`; if unknown, three are taken for RGB and any
-            other number must agree with `bands`, which are then trusted to be in the same order.
+        bands: Names of the bands of the images that the network will get.
+        trained_on: Names of the bands that `state` was trained on. If they are None, three bands
+            are taken for RGB, and any other number must be that of `bands`, in the same order.
     """
     fitted = dict(state)
     ours = net.state_dict()
     for key in _first_filters(net):
-        # Where the planes are not the bands (a grouped layer, say) there is nothing to hand out.
+        # Where planes do not correspond to bands (in a grouped layer, say), nothing is adapted.
         if key not in fitted or key not in ours or ours[key].shape[1] != len(bands):
             continue
         planes = fitted[key].shape[1]
@@ -86,14 +86,14 @@ def fit_state(
 
 
 def _first_filters(net: nn.Module) -> list[str]:
-    """Names of the weights that see the bands."""
+    """Names of the weights that are applied to the bands, as timm's configuration gives them."""
     config = getattr(net, "pretrained_cfg", None) or {}
     layers = config.get("first_conv") or ()
     return [f"{layer}.weight" for layer in ([layers] if isinstance(layers, str) else layers)]
 
 
 def _resampled(positions: Tensor, wanted: Tensor, net: nn.Module) -> Tensor:
-    """Position codes (1, tokens, D) for another grid of patches; left alone if that is no grid."""
+    """Position codes (1, tokens, D) for another grid of patches; unchanged if there is no grid."""
     grid = getattr(getattr(net, "patch_embed", None), "grid_size", None)
     if grid is None or wanted.ndim != 3 or positions.shape[::2] != wanted.shape[::2]:
         return positions

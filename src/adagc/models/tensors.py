@@ -1,4 +1,4 @@
-"""Reading tensors from files without running anything that is in them."""
+"""Reading tensors from files without running code that such files may contain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from adagc.errors import AdagcError
 
 _PICKLED = (".pth", ".pt", ".bin", ".ckpt")
-_NESTED = ("state_dict", "model", "network")  # where training scripts hide the weights
+_NESTED = ("state_dict", "model", "network")  # keys under which training scripts store weights
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -29,7 +29,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata."""
+    """The tensors of a .safetensors file by name, and its metadata (empty if it has none)."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -41,7 +41,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
-    """The state dict in a file of torch.save, read with `weights_only`."""
+    """The state dict in a file written by torch.save, which may be nested in other settings."""
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

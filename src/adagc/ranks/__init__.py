@@ -1,15 +1,15 @@
-"""Several processes as one: numbers are global, pixels are read where they are used.
+"""Training in several processes (ranks) with the same result as in one.
 
-What has one number (or one vector) per image - its index, labels, random draws, logits, rows of
-tables - is the same on every rank. A rule that looks at a whole batch (the largest losses, a
-class's mean, a partner to mix with, a queue) therefore means the same however many processes there
-are, and is written for one. Pixels are not: a rank reads and runs its share of the images
-(`Share`), and the results of all ranks are gathered (`spread`).
+Whatever has one number or one vector per image (its index, labels, random draws, logits, rows of
+tables) is the same on every rank. A rule that uses a whole batch (the largest losses, the mean of a
+class, a partner to mix with, a queue) therefore gives the same result for any number of processes,
+and its code is written for one. Pixels are different on each rank: a rank reads its part of the
+images (`Share`) and runs the network on them, and the results of all ranks are gathered (`spread`).
 
-Gradients: every rank computes the same loss, and of its gradient with respect to the gathered
-results keeps its own rows, times the number of ranks; the mean over ranks (`GradientExchange`) is
-then the gradient of the one loss. Parameters used outside of `spread` have the whole gradient on
-every rank, of which the mean is the same again. Batch normalisation takes its mean and variance
+Gradients: every rank computes the same loss. Of its gradient with respect to the gathered results
+a rank keeps its own rows, times the number of ranks; the mean over ranks (`GradientExchange`) is
+then the gradient of that loss. Parameters used outside of `spread` have the whole gradient on
+every rank, and its mean over ranks is the same. Batch normalisation takes its mean and variance
 over the whole batch, on any device.
 """
 

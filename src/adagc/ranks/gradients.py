@@ -1,4 +1,4 @@
-"""The mean of gradients over ranks, taken while the backward pass is still under way."""
+"""Averages gradients over ranks while the backward pass is still running."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from torch import Tensor, distributed, nn
 
 from adagc.ranks.processes import world
 
-_BUCKET = 4 * 2**20  # bytes that travel together: enough to be worth a message, early enough
+_BUCKET = 4 * 2**20  # bytes per message: larger ones would start later, smaller ones cost more
 
 
 class GradientExchange:
-    """Exchanges gradients in buckets, each as soon as all of its gradients are there.
+    """Exchanges gradients in buckets, each as soon as all of its gradients are computed.
 
-    Layers are left in the reverse order of their use, so the last parameters come first. Buckets
-    are sent in one fixed order, as ranks must agree on which message is which. What a step leaves
-    without a gradient (a stage that has not begun), it leaves so on all ranks.
+    The backward pass reaches layers in the reverse order of their use, so buckets are filled with
+    the last parameters first. They are sent in one fixed order, because ranks must agree on which
+    message is which. A parameter without a gradient in a step (of a stage that has not begun, say)
+    must have none on all ranks.
 
     Args:
-        parameters: All that is trained, in the order in which networks use them.
-        bucket: Bytes that travel together.
+        parameters: All trained parameters, in the order in which networks use them.
+        bucket: Largest size of a bucket in bytes, unless a single parameter is larger.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, bucket: int = _BUCKET) -> None:
@@ -38,15 +39,15 @@ class GradientExchange:
                 last.append(parameter)
             else:
                 self._buckets.append([parameter])
-        for place, some in enumerate(self._buckets):
-            for parameter in some:
+        for place, members in enumerate(self._buckets):
+            for parameter in members:
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     lambda _, place=place: self._arrived(place)
                 )
         self._reset()
 
     def finish(self) -> None:
-        """After the backward pass: every gradient is replaced by its mean over ranks."""
+        """Replace every gradient by its mean over ranks; call this after the backward pass."""
         if not self._buckets:
             return
         for place in range(len(self._sent), len(self._buckets)):
@@ -63,7 +64,7 @@ class GradientExchange:
 
     def _reset(self) -> None:
         self._sent = []
-        self._left = [len(some) for some in self._buckets]
+        self._left = [len(members) for members in self._buckets]
 
     def _arrived(self, place: int) -> None:
         self._left[place] -= 1

@@ -1,4 +1,4 @@
-"""Passes of a network over a batch, shared out: every rank runs its rows and gets all results."""
+"""Runs a network on a batch in several processes: each runs its own rows and gets all results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 
 
 def spread(function: Callable[[Tensor], Result], rows: Tensor | Share) -> Result:
-    """`function` of all rows, every rank computing its share; a result has a row for each row.
+    """`function` of all rows, of which every rank computes its part.
 
-    Batch normalisation inside the function sees the whole batch; anything else that a function
-    does between rows happens within a share.
+    The function must return one row of results for each row it gets. Batch normalisation inside it
+    uses the whole batch; any other operation that combines rows sees only the rows of one rank.
     """
     if isinstance(rows, Share):
         mine = rows.mine
@@ -35,23 +35,23 @@ def spread(function: Callable[[Tensor], Result], rows: Tensor | Share) -> Result
 
 
 def gather(share: Tensor, total: int) -> Tensor:
-    """All rows of something whose rows `rank() :: world()` each rank computed; without gradient."""
+    """All `total` rows, of which each rank gives its own, `rank() :: world()`; without gradient."""
     return share if world() == 1 else _gather(share.detach(), total)
 
 
 class Spread(nn.Module):
-    """A network whose calls are spread over ranks; everything else is the network's own."""
+    """Wraps a network so that its calls go through `spread`; other attributes are the network's."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, rows: Tensor | Share) -> Tensor:
-        """`spread` over the network."""
+        """(B, C) logits of all rows; every rank runs the network on its part."""
         return spread(cast(Callable[[Tensor], Tensor], self.network), rows)
 
     def probabilities(self, rows: Tensor | Share) -> Tensor:
-        """`spread` over what the network deploys."""
+        """(B, C) probabilities of all rows; every rank runs the network on its part."""
         return spread(cast(Callable[[Tensor], Tensor], self.network.probabilities), rows)
 
     def __getattr__(self, name: str) -> Any:
@@ -66,7 +66,10 @@ def _gather(share: Tensor, total: int) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Interleave the ranks' rows; backwards, a rank's own rows times the number of ranks."""
+    """Interleaves the rows of all ranks.
+
+    Its gradient is that of this rank's own rows, times the number of ranks.
+    """
 
     @staticmethod
     def forward(ctx: Any, share: Tensor, total: int) -> Tensor:

@@ -12,23 +12,23 @@ Rows = TypeVar("Rows", Tensor, NDArray[np.int64])
 
 
 def world() -> int:
-    """How many processes train together."""
+    """Number of processes that train together; 1 without torch.distributed."""
     return distributed.get_world_size() if _many() else 1
 
 
 def rank() -> int:
-    """The number of this process among them, from 0."""
+    """Number of this process among those that train together, counted from 0."""
     return distributed.get_rank() if _many() else 0
 
 
 def own(rows: Rows) -> Rows:
-    """Those of a batch's rows, or of their numbers, that are this rank's: every `world()`-th."""
+    """The rows of a batch (or the row numbers) that belong to this rank: every `world()`-th."""
     count = world()
     return rows if count == 1 else rows[rank() :: count]
 
 
 def wait() -> None:
-    """Return when all ranks have called this."""
+    """Wait until all ranks have called this; with one process, return at once."""
     if world() > 1:
         distributed.barrier()
 

@@ -1,4 +1,4 @@
-"""The images of a batch, of which every rank holds its own."""
+"""The images of a batch, of which every rank holds only a part."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from adagc.ranks.processes import own, rank, world
 
 
 class Share:
-    """A batch of images: this rank's rows are here, the others can be read.
+    """A batch of images: this rank holds its own rows and can read the others when needed.
 
     Args:
-        rows: (m, bands, H, W) or (m, D), rows `rank() :: world()` of the batch, or what will be.
-        total: Images in the batch, over all ranks.
-        read: Batch positions to their images, begun at once and finished by another thread; None
-            where images were made on the way and nobody can read those of other ranks.
+        rows: (m, bands, H, W) or (m, D), rows `rank() :: world()` of the batch, or a function that
+            makes them when they are first used.
+        total: Number of images in the batch, over all ranks.
+        read: Function that starts to read the images at these batch positions in another thread.
+            None for images computed from others, of which other ranks' rows cannot be read.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Share:
     def mine(self) -> Tensor:
         """The rows of this rank."""
         rows = self._rows() if callable(self._rows) else self._rows
-        del self._rows  # what it was made of is not needed any more
+        del self._rows  # frees the memory of what the rows were made of
         return rows
 
     def __len__(self) -> int:
@@ -44,27 +45,27 @@ class Share:
 
     @property
     def shape(self) -> torch.Size:
-        """Of the whole batch."""
+        """Shape of the whole batch, over all ranks."""
         return torch.Size((self._total, *self.mine.shape[1:]))
 
     @property
     def device(self) -> torch.device:
-        """Where this rank's rows are."""
+        """Device that holds this rank's rows."""
         return self.mine.device
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Share:
-        """What a function that looks at every image by itself makes of this rank's rows."""
+        """The batch after a function that treats every image independently of the others."""
         return Share(function(self.mine), self._total)
 
     def blend(self, partner: Tensor, share: Tensor) -> Share:
         """Row i becomes share_i x_i + (1 - share_i) x_partner(i).
 
-        Partners that this rank does not hold are read, beginning now; the result waits for them
-        when it is first used, so that other passes may run meanwhile.
+        Reading of partners that this rank does not hold starts at once. The result waits for them
+        when it is first used, so that the network can run on other images meanwhile.
 
         Args:
             partner: (B,) the batch position of each image's partner.
-            share: (B,) how much of each image stays.
+            share: (B,) the share of the image itself in the mixture, from 0 to 1.
         """
         if self._read is None:
             raise RuntimeError("images that were made from others cannot be mixed once more")
@@ -84,11 +85,11 @@ class Share:
 
 
 def mean_of_bands(images: Tensor | Share) -> Tensor:
-    """(bands,) mean over all images of a batch and all positions, also those of other ranks."""
+    """(bands,) mean over all positions and all images of a batch, including other ranks' images."""
     mine = images.mine if isinstance(images, Share) else images
-    others = [dim for dim in range(mine.dim()) if dim != 1]
+    not_bands = [dim for dim in range(mine.dim()) if dim != 1]
     if not isinstance(images, Share):
-        return mine.mean(dim=others)
-    total = mine.sum(dim=others) / (len(images) * mine[0, 0].numel())
-    distributed.all_reduce(total)
-    return total
+        return mine.mean(dim=not_bands)
+    mean = mine.sum(dim=not_bands) / (len(images) * mine[0, 0].numel())
+    distributed.all_reduce(mean)
+    return mean

@@ -1,8 +1,8 @@
 """Batch normalisation over the rows of all ranks.
 
 Within `shared_statistics` every call of `batch_norm` in training mode takes mean and variance over
-the ranks' rows together, whatever layer makes the call: torch's, timm's with an activation, or a
-user's own. Running statistics are then the same on all ranks without an exchange of their own.
+the rows of all ranks, whichever layer makes the call: torch's, timm's with an activation, or a
+user's own. Running statistics are therefore the same on all ranks and need no further exchange.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def shared_statistics() -> Iterator[None]:
 
 
 class _Shared(TorchFunctionMode):
-    """Stands between layers and `torch.nn.functional.batch_norm`."""
+    """Replaces calls of `torch.nn.functional.batch_norm` by `batch_norm` of this module."""
 
     def __torch_function__(
         self,
@@ -45,7 +45,7 @@ class _Shared(TorchFunctionMode):
 
 
 def batch_norm(
-    input: Tensor,  # noqa: A002 - called by the names of torch's own
+    input: Tensor,  # noqa: A002 - the argument names are those of torch's function
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -54,7 +54,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """As torch's, with statistics over the rows of all ranks."""
+    """Like torch's `batch_norm`, but in training with statistics over the rows of all ranks."""
     if not training:
         return functional.batch_norm(
             input, running_mean, running_var, weight, bias, False, momentum, eps
@@ -74,26 +74,27 @@ def batch_norm(
 
 
 def _statistics(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and biased variance of every channel, and how many values each was made of.
+    """Mean and biased variance of every channel, and the number of values behind each.
 
-    Ranks send means and sums of squares about them, not raw squares, which would cancel.
+    Ranks send means and sums of squared distances from them. Sums of plain squares would lose
+    digits when the squared mean is subtracted.
     """
     channels = values.shape[1]
     # Tens of times as fast as torch.var_mean where channels come last in memory.
     mean, variance = torch.batch_norm_update_stats(_precise(values), None, None, 0.0)
     count = mean.new_full((1,), values.numel() / channels)
-    told = torch.cat([mean, variance * count, count])
-    parts = [torch.empty_like(told) for _ in range(world())]
-    distributed.all_gather(parts, told)
+    message = torch.cat([mean, variance * count, count])
+    parts = [torch.empty_like(message) for _ in range(world())]
+    distributed.all_gather(parts, message)
     means, squares, counts = torch.split(torch.stack(parts), [channels, channels, 1], dim=1)
     total = counts.sum()
-    centre = (means * counts).sum(dim=0) / total
-    spread = (squares + counts * (means - centre).square()).sum(dim=0) / total
-    return centre, spread, total
+    overall_mean = (means * counts).sum(dim=0) / total
+    overall_variance = (squares + counts * (means - overall_mean).square()).sum(dim=0) / total
+    return overall_mean, overall_variance, total
 
 
 def _precise(values: Tensor) -> Tensor:
-    """In at least single precision, also under mixed precision."""
+    """The values in at least single precision, also under mixed precision."""
     return values if values.dtype == torch.float64 else values.float()
 
 
@@ -118,19 +119,19 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, variance, count = ctx.saved_tensors
-        # As if mean and variance were constants; the sums of this rank's rows come along. They are
-        # the gradients of weight and bias, whose mean over ranks is taken with all others later.
+        # First as if mean and variance were constants. This also gives the gradients of weight and
+        # bias, sums over this rank's rows; like all gradients they are averaged over ranks later.
         dx, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
             gradients[0], x, weight, mean, variance, None, None, False, ctx.eps, [True] * 3
         )
-        # An image also moves the mean and the variance that all images of all ranks are judged by.
+        # Then the part through mean and variance, which depend on all images of all ranks.
         sums = torch.cat([of_bias, of_weight])
         distributed.all_reduce(sums)
-        along, across = (sums / count).chunk(2)
+        through_mean, through_variance = (sums / count).chunk(2)
         scale = torch.rsqrt(variance + ctx.eps)
         factor = _precise(weight) * scale
         shape = [1, -1] + [1] * (x.dim() - 2)
-        dx.sub_((factor * along).view(shape).to(dx.dtype))
-        slope = (factor * scale * across).view(shape)
+        dx.sub_((factor * through_mean).view(shape).to(dx.dtype))
+        slope = (factor * scale * through_variance).view(shape)
         dx.addcmul_(x - mean.view(shape).to(x.dtype), slope.to(dx.dtype), value=-1)
         return dx, of_weight.to(weight.dtype), of_bias.to(weight.dtype), *[None] * 4
