@@ -219,7 +219,9 @@ def chosen_scenarios(options: Namespace) -> list[Scenario]:
     if options.scenes is not None:
         for scenario in scenarios:
             if "scenes" not in find(scenario.settings.get("data", DEFAULT)).options:
-                raise UsageError(f"--scenes is for made-up data, which {scenario.name} is not")
+                raise UsageError(
+                    f"--scenes is for made-up data, which {scenario.name} is not: leave it out"
+                )
     if options.tuned is not None:
         scenarios = [scenario.with_options(Path(options.tuned)) for scenario in scenarios]
     return [

@@ -54,10 +54,10 @@ class Moments:
     """Running statistics per band, to which values can be added in any order."""
 
     def __init__(self, bands: int) -> None:
-        self.seen = np.zeros(bands, dtype=np.int64)
+        self.seen = np.zeros(bands, dtype=np.int64)  # number of values, finite or not
         self.minimum = np.full(bands, np.inf)
         self.maximum = np.full(bands, -np.inf)
-        self.top = np.zeros(bands, dtype=np.int64)
+        self.top = np.zeros(bands, dtype=np.int64)  # number of values equal to the dtype's maximum
         # For integer values: count, sum, sum of squares, as Python integers, which cannot overflow.
         self._whole = np.zeros((3, bands), dtype=object)
         # For other values: count, mean, sum of squared deviations.
