@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Writing files atomically: a file is replaced completely or stays as it was."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from typing import Any
 
 @contextmanager
 def replacing(*targets: Path) -> Iterator[tuple[Path, ...]]:
-    """Temporary paths beside the targets that take their places when all went well.
+    """Give temporary paths to write to, and rename them to the targets at the end of the block.
 
-    Whoever reads meanwhile finds the old files; after a failure or a kill they are still there.
+    Until then readers see the old files. If the block raises or the process is killed, the old
+    files stay as they were.
+
+    Args:
+        targets: The files to replace, whose folders exist.
     """
     mark = uuid.uuid4().hex[:8]
     temporary = tuple(target.with_name(f".{target.name}.{mark}.tmp") for target in targets)
     try:
         yield temporary
         for source in temporary:
-            # Without the flush a power cut could leave the new name with nothing behind it.
+            # Without the flush a power cut could leave an empty file under the new name.
             with source.open("rb") as handle:
                 os.fsync(handle.fileno())
         for source, target in zip(temporary, targets, strict=True):
@@ -33,17 +37,17 @@ def replacing(*targets: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file in one go."""
+    """Write a UTF-8 text file atomically (see `replacing`)."""
     with replacing(path) as (temporary,):
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a binary file in one go."""
+    """Write a binary file atomically (see `replacing`)."""
     with replacing(path) as (temporary,):
         temporary.write_bytes(content)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file in one go."""
+    """Write a value as indented JSON, atomically (see `replacing`)."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -1,4 +1,8 @@
-"""The command line: finds the command and turns errors into one line and an exit code."""
+"""The entry point of the command line.
+
+It picks the command to run, and turns every error that a user can correct into one line on stderr
+and an exit code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,15 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 failed with one clear line, 2 wrong usage."""
+    """Run one command and return the exit code of the process.
+
+    Args:
+        argv: The words after `adagc`; those of the process by default.
+
+    Returns:
+        0 if the command succeeded, 1 if it failed (one line on stderr says why), 2 if the command
+        line itself was wrong.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [word for word in arguments if word != "--debug"]
@@ -42,13 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"adagc {name}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the program that reads our output has ended, as in `| head`
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:
-        goes_on = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
-        more = f"; the same command{goes_on[name]} continues" if name in goes_on else ""
-        print(f"adagc {name}: interrupted{more}", file=sys.stderr)
+        # Commands that continue an interrupted job, and the option they need for it.
+        resumable = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
+        remedy = f"; the same command{resumable[name]} continues" if name in resumable else ""
+        print(f"adagc {name}: interrupted{remedy}", file=sys.stderr)
         return 1
     except OSError as error:
         if debug:
@@ -60,11 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _overview() -> str:
+    """The text of `adagc --help`: one line per command, from its docstring."""
     width = max(map(len, COMMANDS))
     lines = [
         "adagc: from one label per remote-sensing image to a multi-label classifier",
         "",
-        "usage: adagc COMMAND [options]      adagc COMMAND --help explains one",
+        "usage: adagc COMMAND [options]      adagc COMMAND --help explains a command",
         "",
         *(f"  {name:<{width}}  {(run.__doc__ or '').strip()}" for name, run in COMMANDS.items()),
         "",

@@ -1,4 +1,4 @@
-"""`adagc demo`: the main job on scenes that are made here, so that nothing is downloaded."""
+"""`adagc demo`: compare three methods on synthetic scenes, so that nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
 
-# The same network and settings for all three: few enough scenes and enough epochs that assuming
-# negatives begins to memorise which labels are missing, as it does on real data. AdaGC's weight is
-# the paper's for reBEN-Random and its teacher looks back over some two epochs, as there. The
-# learning rate and Mixup, off or on, were chosen by noisy validation labels on other seeds
-# (experiments/demo.py); scenes and epochs were settled earlier, with clean scores of the seeds 100
-# and 101 in view.
+# All three methods use the same network and settings. There are few enough scenes and enough epochs
+# that the method "assume negative" (AN) begins to memorise which labels are missing, as it does on
+# real data. AdaGC's weight is the paper's for reBEN-Random, and its teacher averages the network
+# over about two epochs, as in the paper. The learning rate, and whether to use Mixup, were chosen
+# by noisy validation labels on other seeds (experiments/demo.py). The numbers of scenes and epochs
+# had been chosen before that, while looking at clean scores of the seeds 100 and 101.
 SETTINGS: dict[str, Any] = {
     "data": "synthetic",
     "scenes": 600,
@@ -41,8 +41,14 @@ METHODS: dict[str, dict[str, Any]] = {
 def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
     """Train the three methods on the same scenes and labels, and compare them on clean labels.
 
+    Args:
+        out: Folder for the runs and the report; the folder of an earlier demo is replaced.
+        seed: Seed of the scenes, of their single labels and of the initial weights.
+
     Returns:
-        Scores by method, the share of the gap that AdaGC closes, a sentence, and the report.
+        The scores by method, the share of the gap between AN and training with all labels that
+        AdaGC closes, a sentence that says so, the path of the report, the seed, and the duration
+        in seconds.
     """
     from adagc import console
     from adagc.report import write_report
@@ -91,7 +97,7 @@ def _final(run: Run) -> dict[str, Any]:
 
 
 def _gap_closed(scores: dict[str, Any]) -> dict[str, float]:
-    """(AdaGC - AN) / (GT - AN) in mAP and mF1."""
+    """(AdaGC - AN) / (GT - AN) in mAP and in mF1; NaN where GT and AN score the same."""
     shares = {}
     for key in ("mean_average_precision", "mean_f1"):
         low, ours, high = (scores[title][key] for title in ("AN", "AdaGC", "GT w/ BCE"))
@@ -109,7 +115,7 @@ def _sentence(scores: dict[str, Any]) -> str:
 
 
 def _make_room(out: Path) -> None:
-    """Remove an earlier demo, and nothing else."""
+    """Make `out` an empty folder; it must be empty, missing, or hold an earlier demo."""
     mark = out / ".adagc-demo"
     if out.exists() and any(out.iterdir()):
         if not mark.exists():

@@ -1,8 +1,8 @@
-"""What a user can do something about.
+"""The errors that a user can correct.
 
-Every message is one line that names the thing and the remedy; the command line prints it as it is
-and exits with the class's code. Anything else that escapes is a bug in adagc and keeps its
-traceback.
+Every message is one line that names what is wrong and how to correct it. The command line prints
+this line and exits with the exit code of the class. Any other exception is a bug in adagc and is
+shown with its traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 
 class AdagcError(Exception):
-    """Bad input or a failed job: one clear line, exit code 1."""
+    """The base of all errors that a user can correct: bad input or a failed job, exit code 1."""
 
     exit_code = 1
 
@@ -23,23 +23,28 @@ class UsageError(AdagcError):
 
 
 class LabelFileError(AdagcError):
-    """A label file that cannot be used as it is; names file, line and remedy."""
+    """A label file that cannot be used; the message names the file, the line and the remedy."""
 
 
 class DataError(AdagcError):
-    """Images that cannot be found, read or brought together."""
+    """Images or other data that cannot be found, read or combined into one data set."""
 
 
 class TrainingError(AdagcError):
-    """Training had to stop; what was trained so far is kept."""
+    """Training had to stop; the checkpoints that were written so far are kept."""
 
 
 class UnsuitedError(AdagcError):
-    """A method needs what this data does not have; others may do without."""
+    """A method needs something that this data does not have; other methods may still work."""
 
 
 class MissingExtraError(AdagcError):
-    """An optional dependency is not installed; the message holds the command that installs it."""
+    """An optional dependency is not installed; the message gives the command that installs it.
+
+    Args:
+        what: The missing library or feature, as the message should call it.
+        extra: The extra of adagc that installs it, such as `text`.
+    """
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} is not installed: run  pip install 'adagc[{extra}]'")
@@ -48,11 +53,19 @@ class MissingExtraError(AdagcError):
 def check_range(
     option: str, value: float | None, low: float, high: float = math.inf, *, below: bool = False
 ) -> None:
-    """Refuse an option outside low ... high (`below`: high itself too); None passes."""
+    """Raise UsageError if the value of an option is outside its range.
+
+    Args:
+        option: Name of the option as a Python identifier; the message writes it as --name.
+        value: The value to check; None means "not given" and is always accepted.
+        low: The lowest allowed value.
+        high: The highest allowed value.
+        below: The value must be below `high`, not equal to it.
+    """
     if value is None:
         return
     good = low <= value < high if below else low <= value <= high
-    if good:  # NaN is not
+    if good:  # comparisons with NaN are false, so NaN is refused
         return
     if high == math.inf:
         wanted = f"at least {low:g}"

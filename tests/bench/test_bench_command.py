@@ -234,7 +234,7 @@ def test_tables_and_dry_runs_say_what_a_reader_must_know(tiny, tmp_path, capsys)
     assert main(words(tmp_path, "bench", "--methods", "AN", "--dry-run")) == 0
     told = capsys.readouterr().out
     assert "to do     tiny · AN · seed 0" in told
-    assert "how long is not known" in told
+    assert "the time needed is not known" in told
     for job in plan(tiny, ["AN"], tmp_path / "out", [0]):
         perform(job)
     assert main(words(tmp_path, "bench", "--methods", "AN", "--dry-run")) == 0
@@ -332,8 +332,8 @@ def test_help_says_the_defaults_of_slurm(capsys):
     }
     assert {"minutes", "cpus", "gpus", "runs_per_job", "parallel", "requeues"} == numbers.keys()
     for name, default in numbers.items():
-        about = told.split(f" --{name} ")[-1].split("(type")[0]
-        assert f"else {default}" in about, name
+        about = told.split(f" --{name.replace('_', '-')} ")[-1].split(" --")[0]
+        assert f", {default} by default" in about, name
 
 
 def test_a_table_of_the_paper_that_is_not_there_is_named_before_any_run(tmp_path, capsys):

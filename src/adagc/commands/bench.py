@@ -1,4 +1,4 @@
-"""Commands that do many runs: bench, ablate."""
+"""Commands that train many runs: bench, ablate."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ if TYPE_CHECKING:
 
 
 _SLURM = (
-    ("partition", str, "partition to submit to, else the cluster's default."),
-    ("minutes", int, "time limit of a job in minutes, else 240; longer runs are requeued."),
-    ("cpus", int, "number of cores of a job, else 2."),
-    ("gpus", int, "number of GPUs of a job, else 0."),
-    ("memory", str, "memory of a job, such as 16GB; else the cluster's default."),
-    ("runs_per_job", int, "number of runs that share a job, else 1."),
-    ("parallel", int, "number of jobs at the same time, else 64."),
-    ("requeues", int, "how often a job that is out of time is queued again, else 20."),
+    ("partition", str, "partition to submit jobs to; the cluster's default by default."),
+    (
+        "minutes",
+        int,
+        "time limit of a job in minutes, 240 by default; a job that reaches it is queued again.",
+    ),
+    ("cpus", int, "number of CPU cores of a job, 2 by default."),
+    ("gpus", int, "number of GPUs of a job, 0 by default."),
+    ("memory", str, "memory of a job, such as 16GB; the cluster's default by default."),
+    ("runs_per_job", int, "number of runs that one job does, 1 by default."),
+    ("parallel", int, "largest number of jobs that run at the same time, 64 by default."),
+    (
+        "requeues",
+        int,
+        "how often a job that reached its time limit is queued again, 20 by default.",
+    ),
 )
 
 
 def bench(argv: list[str]) -> None:
-    """Compare methods on scenarios: runs what is missing, then tables and a recommendation."""
+    """Compare methods on scenarios: train missing runs, write tables, recommend a method."""
     parser = make_parser("bench", bench, "adagc bench demo-random --methods AN WAN AdaGC")
     add_scenarios(parser)
     parser.option(
@@ -61,29 +69,32 @@ def bench(argv: list[str]) -> None:
     ]
     if not _run(options, [job for _, group, _ in planned for job in group]):
         return
-    found = [write_tables(s, group, Path(options.out), theirs) for s, group, theirs in planned]
+    tables = [
+        write_tables(scenario, group, Path(options.out), published)
+        for scenario, group, published in planned
+    ]
     if options.json:
-        print_json({written.scenario.name: written.to_dict() for written in found})
+        print_json({written.scenario.name: written.to_dict() for written in tables})
     else:
         from adagc import console
 
-        for written in found:
+        for written in tables:
             console.stdout.print(written.terminal(console.stdout.width))
             console.stdout.print(written.sentence, soft_wrap=True)
             console.stdout.print(f"Tables: {written.folder}/table.md .csv .tex .json")
-    _complain([written.results for written in found], asked=options.methods is not None)
+    _complain([written.results for written in tables], asked=options.methods is not None)
 
 
 def ablate(argv: list[str]) -> None:
-    """Change one thing of AdaGC at a time: trigger, pseudo-labels, Mixup, and its numbers."""
+    """Change one part of AdaGC at a time (trigger, pseudo-labels, Mixup, ...) and compare."""
     parser = make_parser("ablate", ablate, "adagc ablate demo-random --studies trigger mixup")
     add_scenarios(parser)
     parser.option(
         "studies",
         list[str] | None,
         None,
-        "What to change: trigger, pseudo-labels, mixup (as in the paper), weight, patience,"
-        " memory_momentum, balance; all by default.",
+        "Parts of AdaGC to change, one after the other: trigger, pseudo-labels, mixup (as in the"
+        " paper), weight, patience, memory_momentum, balance; all by default.",
     )
     _add_running(parser)
     options = parser.parse(argv)
@@ -101,34 +112,34 @@ def ablate(argv: list[str]) -> None:
     everything: dict[str, Job] = {}
     for _, chosen in planned:
         for job in (job for group in chosen.values() for job in group):
-            everything.setdefault(job.folder, job)  # known by the first of its names
+            everything.setdefault(job.folder, job)  # several studies may share a run: train it once
     if not _run(options, list(everything.values())):
         return
-    found = [
+    studies = [
         ablations.write_study(scenario, study, group, Path(options.out))
         for scenario, chosen in planned
         for study, group in chosen.items()
     ]
     if options.json:
-        print_json([written.to_dict() for written in found])
+        print_json([written.to_dict() for written in studies])
     else:
         from adagc import console
 
-        for written in found:
+        for written in studies:
             for table in written.tables[::-1]:  # the student, which is deployed, then the teacher
                 console.stdout.print(render.terminal(table, console.stdout.width))
-        for remark in dict.fromkeys(written.remark for written in found if written.remark):
+        for remark in dict.fromkeys(written.remark for written in studies if written.remark):
             console.stderr.print(remark, soft_wrap=True)
-        for folder in dict.fromkeys(written.folder for written in found):
+        for folder in dict.fromkeys(written.folder for written in studies):
             console.stdout.print(f"Tables and curves: {folder}", soft_wrap=True)
-    _complain([written.results for written in found], asked=True)
+    _complain([written.results for written in studies], asked=True)
 
 
 # -- what bench and ablate share -------------------------------------------------------------
 
 
 def add_scenarios(parser: Parser) -> None:
-    """Which scenarios, and what of them is changed."""
+    """Add the options that choose scenarios and change their settings; see `chosen_scenarios`."""
     parser.positional(
         "scenarios",
         list[str],
@@ -160,11 +171,12 @@ def add_scenarios(parser: Parser) -> None:
 
 
 def add_out(parser: Parser) -> None:
-    """Where the runs of all scenarios lie."""
+    """Add the option --out, the folder with the runs of all scenarios."""
     parser.option("out", str, "runs/bench", "Folder that holds the runs of all scenarios.")
 
 
 def _add_running(parser: Parser) -> None:
+    """Add the options that say where and how runs are trained; see `_engine` and `_run`."""
     parser.option(
         "engine",
         Literal["local", "slurm"],
@@ -175,7 +187,8 @@ def _add_running(parser: Parser) -> None:
         "workers",
         int | None,
         None,
-        "Number of processes on this machine; by default one per GPU, or one per core.",
+        "Number of runs that this machine trains at the same time; by default one per GPU, or one"
+        " per core where there is no GPU.",
     )
     for name, kind, text in _SLURM:
         parser.option(name, kind | None, None, f"Slurm: {text}")
@@ -186,34 +199,39 @@ def _add_running(parser: Parser) -> None:
         "sbatch",
         list[str] | None,
         None,
-        "Slurm: further options of sbatch, such as qos=long account=geo.",
+        "Slurm: further options that are passed to sbatch, such as qos=long account=geo.",
     )
-    parser.flag("dry_run", "Say which runs are missing and how long they will take; run nothing.")
+    parser.flag(
+        "dry_run", "Print which runs are missing and how long they will take, and train nothing."
+    )
     add_json(parser)
 
 
 def chosen_scenarios(options: Namespace) -> list[Scenario]:
-    """Those that `add_scenarios` asked for."""
+    """The scenarios named on the command line, with the changes of the options applied."""
     from adagc.bench.scenarios import load
     from adagc.datasets.registry import DEFAULT, find
 
-    found = [load(name) for name in options.scenarios]
-    names = [scenario.name for scenario in found]
+    scenarios = [load(name) for name in options.scenarios]
+    names = [scenario.name for scenario in scenarios]
     if len(set(names)) < len(names):
         raise UsageError("two scenarios have the same name: rename the folder of one")
     if options.scenes is not None:
-        for scenario in found:
+        for scenario in scenarios:
             if "scenes" not in find(scenario.settings.get("data", DEFAULT)).options:
-                raise UsageError(f"--scenes is for made-up data, which {scenario.name} is not")
+                raise UsageError(
+                    f"--scenes is for made-up data, which {scenario.name} is not: leave it out"
+                )
     if options.tuned is not None:
-        found = [scenario.with_options(Path(options.tuned)) for scenario in found]
+        scenarios = [scenario.with_options(Path(options.tuned)) for scenario in scenarios]
     return [
-        scenario.with_settings(epochs=options.epochs, scenes=options.scenes) for scenario in found
+        scenario.with_settings(epochs=options.epochs, scenes=options.scenes)
+        for scenario in scenarios
     ]
 
 
 def _run(options: Namespace, jobs: list[Job]) -> bool:
-    """Do what is missing; False after a dry run."""
+    """Train the runs that are not finished yet; with --dry-run only list them and return False."""
     from adagc import console
     from adagc.bench.estimate import seconds_left
     from adagc.bench.results import collect
@@ -221,22 +239,22 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
 
     engine = _engine(options)
     missing = [job for job in jobs if job.status != "finished"]
-    known = [
+    results = [
         collect(name, [job for job in jobs if job.scenario == name])
         for name in dict.fromkeys(job.scenario for job in jobs)
     ]
     _check_roots(missing)
-    left = seconds_left(missing, known, engine.workers)
+    left = seconds_left(missing, results, engine.workers)
     time = ""
     if missing and left is None:
-        time = " (how long is not known before a run of the scenario is finished)"
+        time = " (the time needed is not known before a run of the scenario is finished)"
     elif missing:
         time = f", about {duration(left or 0)} on {engine.workers} worker(s)"
     summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
-    blind = {job.scenario for job in missing if _without_truth(job)}
-    if blind:
+    untested = {job.scenario for job in missing if _without_truth(job)}
+    if untested:
         console.stderr.print(
-            f"{', '.join(sorted(blind))} has no clean labels (truth: FILE): methods are trained,"
+            f"{', '.join(sorted(untested))} has no clean labels (truth: FILE): methods are trained,"
             " but not compared",
             soft_wrap=True,
         )
@@ -260,14 +278,14 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
 
 
 def _without_truth(job: Job) -> bool:
-    """Data sets of one's own have clean labels only if they are given; the others bring theirs."""
+    """Whether no clean labels are known: the data set has none, and no truth file is given."""
     from adagc.datasets.registry import find
 
     return not find(job.settings["data"]).brings_truth and job.settings["truth"] is None
 
 
 def _check_roots(jobs: Sequence[Job]) -> None:
-    """Whether the data is there, before every run finds out by itself."""
+    """Raise UsageError now if data is missing, instead of letting every run fail."""
     for job in jobs:
         root = job.settings.get("root")
         if root is not None and not Path(root).exists():
@@ -275,10 +293,11 @@ def _check_roots(jobs: Sequence[Job]) -> None:
 
 
 def _engine(options: Namespace) -> Engine:
+    """The engine that the options choose; an option of the other engine is an error."""
     from adagc.bench.engines import LocalEngine
 
-    told = {name: getattr(options, name) for name, _, _ in _SLURM}
-    slurm: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    values = {name: getattr(options, name) for name, _, _ in _SLURM}
+    slurm: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if options.together:
         slurm["together"] = True
     if options.sbatch is not None:
@@ -286,7 +305,9 @@ def _engine(options: Namespace) -> Engine:
     if options.engine == "local":
         if slurm:
             name = "sbatch" if "extra" in slurm else next(iter(slurm))
-            raise UsageError(f"--{name.replace('_', '-')} is for --engine slurm")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for --engine slurm: add that, or leave it out"
+            )
         return LocalEngine(options.workers)
     if options.workers is not None:
         raise UsageError("--workers is for --engine local; --parallel limits jobs on a cluster")
@@ -296,25 +317,30 @@ def _engine(options: Namespace) -> Engine:
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str | bool]:
-    """`qos=long` and `exclusive` as sbatch's options."""
+    """Words like `qos=long` or `exclusive` as option to value; True for one without a value."""
     pairs = (word.removeprefix("--").partition("=") for word in words)
     return {name: value if equals else True for name, equals, value in pairs}
 
 
 def _complain(results: Sequence[Results], *, asked: bool) -> None:
-    """End with exit code 1 if runs failed; the tables are written by then.
+    """Raise an error if runs failed; it is called last, when the tables are written.
 
-    A method that does not suit the data is a failure if somebody asked for it by name.
+    Args:
+        results: The results of every scenario or study.
+        asked: The user named the methods: one that does not suit the data counts as failed.
     """
     reasons = [
         f"{label}, {reason}"
-        for found in results
-        for label, several in found.failed.items()
-        for reason in several
+        for scenario in results
+        for label, failures in scenario.failed.items()
+        for reason in failures
     ]
     if asked:
         reasons += [
-            text for found in results for several in found.unsuited.values() for text in several
+            text
+            for scenario in results
+            for explanations in scenario.unsuited.values()
+            for text in explanations
         ]
     if reasons:
         raise AdagcError(f"{len(reasons)} run(s) failed, the first: {reasons[0]}")

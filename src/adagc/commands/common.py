@@ -1,4 +1,4 @@
-"""What all commands share: parsers, JSON, quiet logs."""
+"""What all commands share: making a parser, printing JSON, setting up log lines."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from adagc.arguments import Parser
 
 
 def make_parser(name: str, command: Callable[..., None], example: str) -> Parser:
-    """A parser that says what the command's docstring says."""
+    """Make the parser of a command.
+
+    Args:
+        name: The word after `adagc`.
+        command: The function that runs it; its docstring is the description in `--help`.
+        example: A complete command line that `--help` shows.
+    """
     return Parser(name, command.__doc__ or "", example)
 
 
 def add_json(parser: Parser) -> None:
-    """The flag for programs that read the result."""
+    """Add the flag --json, for programs that read the result."""
     parser.flag("json", "Print the result as one JSON object.")
 
 
 def quiet_start() -> None:
-    """Log lines short and to stderr."""
+    """Send log lines to stderr in a short form; stdout is left to the result."""
     from adagc import console
 
     console.configure_logging()
 
 
 def print_json(value: Any) -> None:
-    """One object on stdout."""
+    """Print a value as JSON on stdout; what JSON does not know is written as a string."""
     print(json.dumps(value, indent=1, default=str))

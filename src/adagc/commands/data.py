@@ -37,7 +37,7 @@ def inspect(argv: list[str]) -> None:
     from adagc.datasets.inspect.look import render
 
     quiet_start()
-    found = look(
+    inspection = look(
         Path(options.root),
         labels=options.labels,
         truth=options.truth,
@@ -46,15 +46,15 @@ def inspect(argv: list[str]) -> None:
         **_pretrained_statistics(options.pretrained),
     )
     if options.json:
-        print_json(found.to_dict())
+        print_json(inspection.to_dict())
     else:
         from adagc import console
 
-        console.stdout.print(render(found))
+        console.stdout.print(render(inspection))
 
 
 def simulate(argv: list[str]) -> None:
-    """Draw one positive label per image from clean labels, and tell how many were dropped."""
+    """Keep one label of each image of a file of clean labels, and show how many are dropped."""
     parser = make_parser(
         "simulate",
         simulate,
@@ -65,7 +65,8 @@ def simulate(argv: list[str]) -> None:
         "scheme",
         Literal["random", "dominant"],
         "random",
-        "Which label of an image is kept: a random one, or that of the class with most area.",
+        "Which label of an image is kept: a random one, or that of the class that covers the"
+        " largest area.",
     )
     parser.option(
         "areas",
@@ -74,8 +75,16 @@ def simulate(argv: list[str]) -> None:
         "For the scheme dominant: CSV with one column of areas per class, or an .npy file of class"
         " maps (N, H, W) in the order of the rows of --truth.",
     )
-    parser.option("ignore", list[int], [], "Values of the class maps that are no class.")
-    parser.option("seed", int, 0, "Seed of the draw; where areas are equal, of the choice.")
+    parser.option(
+        "ignore", list[int], [], "Values of the class maps that mean no class, such as clouds."
+    )
+    parser.option(
+        "seed",
+        int,
+        0,
+        "Seed of the random choice; the scheme dominant needs it only between classes of equal"
+        " area.",
+    )
     parser.option("out", str, REQUIRED, "Label file to write.")
     add_json(parser)
     options = parser.parse(argv)
@@ -100,7 +109,7 @@ def simulate(argv: list[str]) -> None:
 
 
 def text(argv: list[str]) -> None:
-    """Embed class names for methods that learn from what classes are called (LCR)."""
+    """Turn class names into embeddings, for methods that compare names of classes (LCR)."""
     parser = make_parser("text", text, "adagc text --classes 'river, lake, sea' --out names.csv")
     parser.option(
         "classes",
@@ -113,24 +122,25 @@ def text(argv: list[str]) -> None:
         "encoder",
         str,
         "minilm",
-        "What turns names into numbers: minilm, or the file of a RemoteCLIP checkpoint.",
+        "Text encoder that turns names into embeddings: minilm, or the file of a RemoteCLIP"
+        " checkpoint.",
     )
     add_json(parser)
     options = parser.parse(argv)
     from adagc.text.command import embed_file
 
-    found = embed_file(options.classes, Path(options.out), encoder=options.encoder)
+    neighbours = embed_file(options.classes, Path(options.out), encoder=options.encoder)
     if options.json:
-        print_json({"out": options.out, "nearest": found.to_dict()})
+        print_json({"out": options.out, "nearest": neighbours.to_dict()})
         return
     from adagc import console
 
-    console.stdout.print(found.table())
-    console.stdout.print(f"{len(found.classes)} classes written to {options.out}")
+    console.stdout.print(neighbours.table())
+    console.stdout.print(f"{len(neighbours.classes)} classes written to {options.out}")
 
 
 def datasets(argv: list[str]) -> None:
-    """List the kinds of data and the folder shapes they are read from."""
+    """List the kinds of data that adagc reads, and the options of each."""
     parser = make_parser("datasets", datasets, "adagc datasets")
     add_json(parser)
     options = parser.parse(argv)
@@ -138,30 +148,32 @@ def datasets(argv: list[str]) -> None:
 
     known = registry().values()
     if options.json:
-        print_json({one.name: {"about": one.about, "options": one.settings} for one in known})
+        print_json(
+            {entry.name: {"about": entry.about, "options": entry.settings} for entry in known}
+        )
         return
     from rich.table import Table
 
     from adagc import console
 
     table = Table(
-        header_style="bold", caption="Observed labels (--labels or --scheme) go with all."
+        header_style="bold", caption="All of them take observed labels (--labels or --scheme)."
     )
     table.add_column("--data")
     table.add_column("what it reads")
     table.add_column("options")
-    for one in known:
-        table.add_row(one.name, one.about, " ".join(f"--{name}" for name in one.settings))
+    for entry in known:
+        table.add_row(entry.name, entry.about, " ".join(f"--{name}" for name in entry.settings))
     console.stdout.print(table)
 
 
 def _pretrained_statistics(backbone: str | None) -> dict[str, Any]:
-    """Mean and deviation that the weights of a backbone expect of 8-bit colour images."""
+    """Mean and standard deviation of 8-bit RGB images that the weights of a backbone expect."""
     if backbone is None:
         return {}
     from adagc.models import pretrained_normalisation
 
-    given = pretrained_normalisation(backbone, ("red", "green", "blue"), 255.0)
-    if given is None:
-        raise UsageError(f"{backbone} has no statistics of its own: leave --pretrained out")
-    return {"mean": given[0], "std": given[1]}
+    statistics = pretrained_normalisation(backbone, ("red", "green", "blue"), 255.0)
+    if statistics is None:
+        raise UsageError(f"{backbone} has no pretrained mean and deviation: leave --pretrained out")
+    return {"mean": statistics[0], "std": statistics[1]}

@@ -10,16 +10,16 @@ from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 
 
 def demo(argv: list[str]) -> None:
-    """Train AN and AdaGC on made-up scenes with one label each, and compare them."""
+    """Train AN and AdaGC on synthetic scenes with one label each, and compare them."""
     parser = make_parser("demo", demo, "adagc demo --out runs/demo")
     parser.option("out", str, "runs/demo", "Folder that the runs and the report are written to.")
-    parser.option("seed", int, 0, "Seed of the made-up scenes, their labels and the first weights.")
+    parser.option("seed", int, 0, "Seed of the scenes, their labels and the initial weights.")
     add_json(parser)
     options = parser.parse(argv)
     from adagc.demo import run_demo
 
     quiet_start()
-    # Three runs on the same scenes would say the same three times.
+    # Three runs on the same scenes would print the same messages three times.
     logging.getLogger("adagc.training").setLevel(logging.WARNING)
     from adagc import console
 
@@ -41,7 +41,8 @@ def train(argv: list[str]) -> None:
     from adagc.training.inputs import open_configured
 
     quiet_start()
-    # Once, for training and for the report; before torch is imported, for it may find a mistake.
+    # The data is opened once, for training and for the report. It is opened before torch is
+    # imported, which takes seconds, so that a mistake in the options shows at once.
     collection = open_configured(options.config)
     from adagc import console, ranks
     from adagc.training.experiment import train as run_training
@@ -101,7 +102,7 @@ def evaluate(argv: list[str]) -> None:
         Literal["error", "skip"] | None,
         None,
         "What to do with classes that no image of the split contains: error stops, skip leaves them"
-        " out of the mean average precision. By default as the run was told.",
+        " out of the mean average precision. By default what the run was trained with.",
     )
     add_json(parser)
     options = parser.parse(argv)
@@ -126,7 +127,7 @@ def evaluate(argv: list[str]) -> None:
 
 
 def report(argv: list[str]) -> None:
-    """Write report.html of a run again, beside other runs to compare with."""
+    """Write report.html of a run again, if wanted with other runs to compare with."""
     parser = make_parser("report", report, "adagc report runs/aid --against runs/an")
     parser.positional("run", str, "Folder of the run.")
     parser.option("against", list[str], [], "Folders of other runs to compare it with.")
@@ -153,7 +154,7 @@ def report(argv: list[str]) -> None:
 def methods(argv: list[str]) -> None:
     """List the methods, or explain one with its options."""
     parser = make_parser("methods", methods, "adagc methods AdaGC")
-    parser.positional("name", str | None, "Method to explain; all are listed without one.", None)
+    parser.positional("name", str | None, "Method to explain; without it all are listed.", None)
     add_json(parser)
     options = parser.parse(argv)
     from adagc import console

@@ -1,4 +1,4 @@
-"""Commands that look at runs, or for options: tune, figures, theory."""
+"""Commands that analyse finished runs (figures, theory) or search for options (tune)."""
 
 from __future__ import annotations
 
@@ -39,21 +39,23 @@ def figures(argv: list[str]) -> None:
     from adagc.paper.figures import check_names, draw_all
 
     check_names(options.only or ())
-    out, found = Path(options.out), []
+    out, collected = Path(options.out), []
     for scenario in chosen_scenarios(options):
-        found.append(collect(scenario.name, jobs.plan(scenario, titles(), out, options.seeds)))
+        collected.append(collect(scenario.name, jobs.plan(scenario, titles(), out, options.seeds)))
         names = ablations.studies(scenario.config(scenario.seeds[0]).epochs)
         groups = ablations.plan(scenario, names, out, options.seeds).values()
-        found.extend(collect(scenario.name, group) for group in groups)
-    if not any(results.finished for results in found):
-        other = any(next(out.glob(f"{results.scenario}/*/*/bench.json"), None) for results in found)
+        collected.extend(collect(scenario.name, group) for group in groups)
+    if not any(results.finished for results in collected):
+        differing = any(
+            next(out.glob(f"{results.scenario}/*/*/bench.json"), None) for results in collected
+        )
         raise AdagcError(
             f"{out} holds runs of these scenarios with other settings: repeat --epochs, --scenes,"
             " --seeds or --tuned of the bench"
-            if other
+            if differing
             else f"{out} holds no finished run of these scenarios: run  adagc bench  first"
         )
-    drawn = draw_all(found, Path(options.to), set(options.only) if options.only else None)
+    drawn = draw_all(collected, Path(options.to), set(options.only) if options.only else None)
     if options.json:
         print_json(drawn)
     else:
@@ -75,8 +77,8 @@ def theory(argv: list[str]) -> None:
         "network",
         str | None,
         None,
-        "Which of its networks: teacher, network (the deployed one) or averaged; by default the"
-        " first of these that it has.",
+        "Which network of the run to check: teacher, network (the deployed one) or averaged; by"
+        " default the first of these that the run has.",
     )
     parser.option(
         "to", str | None, None, "Folder that the figure is written to; that of the run by default."
@@ -89,16 +91,16 @@ def theory(argv: list[str]) -> None:
     from adagc.paper.theory.measure import measure
     from adagc.paper.theory.words import sentence, table
 
-    found = measure(Path(options.run), options.network)
-    files = canvas.save(draw(found), Path(options.to or options.run) / "theory")
+    measured = measure(Path(options.run), options.network)
+    files = canvas.save(draw(measured), Path(options.to or options.run) / "theory")
     if options.json:
-        shown = [str(path) for path in files]
-        print_json({**found.to_dict(), "found": sentence(found), "figure": shown})
+        paths = [str(path) for path in files]
+        print_json({**measured.to_dict(), "found": sentence(measured), "figure": paths})
         return
     from adagc import console
 
-    console.stdout.print(table(found))
-    console.stdout.print(sentence(found), soft_wrap=True)
+    console.stdout.print(table(measured))
+    console.stdout.print(sentence(measured), soft_wrap=True)
     console.stdout.print(f"Figure: {files[0]}  {files[1]}", soft_wrap=True)
 
 
@@ -110,7 +112,8 @@ def tune(argv: list[str]) -> None:
         "methods",
         list[str] | None,
         None,
-        "Methods to tune, as listed by adagc methods; by default all with values worth trying.",
+        "Methods to tune, as listed by adagc methods; by default all that have a grid of values to"
+        " try.",
     )
     add_out(parser)
     parser.option(
@@ -124,14 +127,15 @@ def tune(argv: list[str]) -> None:
         "search",
         Literal["grid", "tpe"],
         "grid",
-        "How options are searched for: all combinations of the values worth trying, as in the paper"
-        " (grid), or Optuna's TPE in their ranges.",
+        "How options are searched for: all combinations of the values in the grid of the method, as"
+        " in the paper (grid), or Optuna's TPE sampler within the range of each option (tpe).",
     )
     parser.option(
         "trials",
         int | None,
         None,
-        "Largest number of trials per method; by default the whole grid, or 30 with tpe.",
+        "Largest number of trials per method, each of which trains with one set of options; by"
+        " default the whole grid, or 30 with tpe.",
     )
     parser.option(
         "share",
@@ -139,7 +143,7 @@ def tune(argv: list[str]) -> None:
         0.5,
         "Share of the training images that a trial uses, above 0 and at most 1.",
     )
-    parser.option("epochs", int, 10, "How often a trial goes over its training images.")
+    parser.option("epochs", int, 10, "Number of passes of a trial over its training images.")
     parser.option(
         "seeds",
         list[int] | None,
@@ -212,7 +216,7 @@ def _show(options: Namespace, studies: Sequence[Study], pooled: Correlation, fol
     if len(studies) > 1 and pooled.test is not None:
         console.stdout.print(
             f"Over all {pooled.trials} trials of {len(studies)} methods noisy validation and clean"
-            f" test mAP correlate with {pooled.test:.2f} (Spearman; hindsight).",
+            f" test mAP correlate with {pooled.test:.2f} (Spearman; no option is chosen by this).",
             soft_wrap=True,
         )
     console.stdout.print(f"Options: {folder}  (adagc bench {options.scenario} --tuned {folder})")

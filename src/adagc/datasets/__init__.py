@@ -1,4 +1,4 @@
-"""Data sets by name: images, splits and, where they exist, clean labels."""
+"""Data sets by name: their images, their splits and, where they exist, their clean labels."""
 
 from adagc.datasets.assemble import collect
 from adagc.datasets.collection import Collection

@@ -23,7 +23,7 @@ AID = Layout(
     tables=("multilabel.csv",),
     tree="images_tr/<Scene>/<name>.jpg, images_test/<Scene>/<name>.jpg and multilabel.csv",
 )
-VAL_SHARE = 0.25  # of what is not for testing
+VAL_SHARE = 0.25  # share of the images outside the test split that is used for validation
 
 
 def aid_collection(
@@ -34,13 +34,18 @@ def aid_collection(
     cache: Path | None = None,
     drop: Sequence[str] = ("mobile-home",),
 ) -> Collection:
-    """The published test images (600), and the others divided for training and validation.
+    """Open AID-multilabel with its published test split of 600 images.
+
+    The other images are divided into a training and a validation split.
 
     Args:
         root: Folder with images_tr, images_test and multilabel.csv.
-        size: Side length the 600-pixel images are resized to; None keeps them.
-        seed: Decides which images validate (25 %, the same share of every scene type).
-        cache: Where decoded images are kept; None: $ADAGC_CACHE, else ~/.cache/adagc.
+        size: Height and width in pixels that the images (600 x 600) are resized to; None keeps
+            their size.
+        seed: Seed of the split: decides which images are used for validation (25 % of those that
+            are not for testing, the same share of every scene type).
+        cache: Folder in which decoded images are kept; None means $ADAGC_CACHE, or ~/.cache/adagc
+            if that is not set.
         drop: Classes to leave out; mobile-home is on two images only.
     """
     data = open_published(root, AID, size=size, cache=cache, drop=drop)

@@ -1,4 +1,4 @@
-"""Arrays as a collection: embeddings (N, D) or images (N, C, H, W)."""
+"""The data set `array`: embeddings (N, D) or images (N, C, H, W) from one array file."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ def array_collection(
     test_share: float = 0.2,
     bands: Sequence[str] | None = None,
 ) -> Collection:
-    """A .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
+    """Open a .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
 
-    Splits follow the rules of `folder_collection`; a name like train/0001 counts as a folder.
+    The splits follow the rules of `folder_collection`; the row name train/0001 counts as the image
+    0001 in the folder train.
 
     Args:
-        root: The file or folder. A .npy file is mapped, not loaded.
-        names: One name per row, or a text file with one per line; None: names.txt of the folder,
-            the array `names` in the file, or 00000, 00001, ...
-        labels: Observed labels.
-        truth: Complete labels.
-        classes: Names and order of the classes.
-        split: CSV file `image,split`.
-        seed: Of the split.
-        val_share: Share of all rows that validates.
-        test_share: Share of the rows with truth that tests.
-        bands: Names of the bands (of the features for embeddings).
+        root: The file or folder. A .npy file is memory-mapped, not loaded.
+        names: One name per row, or a text file with one name per line. None means names.txt of the
+            folder, else the array `names` in the file, else 00000, 00001, ...
+        labels: Table or file of observed labels.
+        truth: Table or file of complete labels, for the rows that test at least.
+        classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        split: CSV file with the columns `image,split`.
+        seed: Seed of the random split, where neither `split` nor the names decide.
+        val_share: Share of all rows that is used for validation.
+        test_share: Share of the rows with complete labels that is used for testing.
+        bands: Names of the bands (for embeddings: of the features).
     """
     root = Path(root)
     images = open_arrays(root, names=names, bands=bands)
@@ -64,13 +65,15 @@ def _recognise(root: Path) -> Recognised | None:
 
 
 def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
-    """The array, and the names of its rows."""
+    """The file of the array and, if there is one, the file with the names of its rows."""
     if settings.get("root") is None:
         return {}
     root = Path(settings["root"])
     array = array_file(root)
     if array is None:
-        raise UsageError(f"{root} holds no array: give the file, or mend the scenario")
+        raise UsageError(
+            f"{root} holds no array: correct root, which must be an array file or its folder"
+        )
     names = root / "names.txt"
     return {"root": array, **({"names": names} if names.is_file() else {})}
 

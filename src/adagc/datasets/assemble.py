@@ -1,4 +1,4 @@
-"""Images, label files and a split rule to one `Collection`."""
+"""Combine images, label files and a split rule into one `Collection`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from adagc.labels import LabelTable, locate, match, read_labels
 
 Rows = NDArray[np.int64]
 
-# what people call the parts
+# Accepted names of folders and in split files, and the split that each of them means.
 PARTS = {
     "train": "train",
     "training": "train",
@@ -32,12 +32,12 @@ PARTS = {
 
 @dataclass(frozen=True)
 class SplitRule:
-    """How rows are divided where the data itself does not say."""
+    """How images are divided into training, validation and test where their folders do not say."""
 
-    file: Path | None = None  # CSV image,split
+    file: Path | None = None  # CSV file with the columns image,split; it decides before all else
     seed: int = 0
-    val_share: float = 0.2  # of all images
-    test_share: float = 0.2  # of all images with truth
+    val_share: float = 0.2  # share of all images
+    test_share: float = 0.2  # share of the images with complete labels
 
     def __post_init__(self) -> None:
         if min(self.val_share, self.test_share) < 0 or self.val_share + self.test_share >= 1:
@@ -58,18 +58,21 @@ def assemble(
     description: str = "",
     notes: Sequence[str] = (),
 ) -> Collection:
-    """Bring images together with what is known about them.
+    """Combine images with their labels and divide them into splits.
 
     Args:
         images: The images.
-        places: Folder of each image ("" for none): a first folder called train, val or test
-            decides the split; otherwise folders are kept in proportion.
-        rule: The split where folders do not decide.
-        labels: Observed labels; they name classes and keep the split in proportion.
-        truth: Complete labels; without them nothing is set apart for testing.
-        classes: Names and order of the classes; None: those of `truth`, else of `labels`.
+        places: Folder of each image relative to the data ("" for none). If the first folder is
+            called train, val or test, it decides the split; otherwise each split gets the same
+            share of every folder.
+        rule: How images are divided where folders do not decide.
+        labels: Observed labels. If given, each split gets the same share of every label instead of
+            every folder.
+        truth: Complete labels; without them there is no test split, unless folders or a file give
+            one.
+        classes: Names and order of the classes; None means those of `truth`, else of `labels`.
         description: One line for reports.
-        notes: Remarks to start with.
+        notes: Remarks for the report; those about labels and splits are added to them.
     """
     clean = _table(truth, classes)
     if clean is not None and clean.kind == "single":
@@ -78,8 +81,8 @@ def assemble(
             " give this file as labels"
         )
     names = tuple(classes) if classes else (clean.classes if clean is not None else ())
-    seen = _table(labels, names or None)
-    names = names or (seen.classes if seen is not None else ())
+    given = _table(labels, names or None)
+    names = names or (given.classes if given is not None else ())
     remarks = list(notes)
 
     known = np.zeros(len(images), dtype=np.bool_)
@@ -94,8 +97,8 @@ def assemble(
 
     groups = np.array(places, dtype=str)
     observed = None
-    if seen is not None:
-        observed = match(seen, images.names)
+    if given is not None:
+        observed = match(given, images.names)
         positive = observed > 0
         groups = np.where(positive.any(axis=1), positive.argmax(axis=1), -1).astype(str)
     splits, more = _divide(images.names, places, groups, known, rule)
@@ -110,7 +113,7 @@ def assemble(
         splits=splits,
         truth=values,
         known=known if clean is not None else None,
-        observed=seen,
+        observed=given,
         observed_values=observed,
         description=description,
         notes=(*remarks, *more),
@@ -129,17 +132,18 @@ def collect(
     test_share: float = 0.2,
     description: str = "",
 ) -> Collection:
-    """Any images as a data set ready for work; labels are matched to them by name.
+    """Make a data set that can be trained on from any images; labels are matched by image name.
 
     Args:
         images: The images: `ArrayScenes`, or a `SceneDataset` of your own.
-        labels: What was observed, as a table or a file.
-        truth: Complete labels, of the images that test at least.
-        classes: Names and order of the classes; None: those of `truth`, else of `labels`.
-        split: CSV file `image,split`; None: drawn, with observed labels in proportion.
-        seed: Of the split.
-        val_share: Share of all images that validates.
-        test_share: Share of the images with truth that tests.
+        labels: Table or file of observed labels.
+        truth: Table or file of complete labels, for the images that test at least.
+        classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        split: CSV file with the columns `image,split`; None means a random split in which each
+            part gets the same share of every observed label.
+        seed: Seed of the random split.
+        val_share: Share of all images that is used for validation.
+        test_share: Share of the images with complete labels that is used for testing.
         description: One line for reports.
     """
     return assemble(
@@ -158,7 +162,10 @@ def _table(source: Path | LabelTable | None, classes: Sequence[str] | None) -> L
 
 
 def labels_of(source: Path | LabelTable, classes: Sequence[str] | None) -> LabelTable:
-    """A label file or table with columns for `classes`; None: for those that it has."""
+    """Labels from a file or table, with one column for each of `classes`, in this order.
+
+    With None as `classes` the classes of the file or table are kept as they are.
+    """
     if not isinstance(source, LabelTable):
         return read_labels(Path(source), classes=classes)
     return source if classes is None else _reordered(source, classes)
@@ -168,10 +175,10 @@ def _reordered(table: LabelTable, classes: Sequence[str]) -> LabelTable:
     """The same labels with columns for `classes`; a class that is not among them is an error."""
     if table.classes == tuple(classes):
         return table
-    strange = [name for name in table.classes if name not in classes]
-    if strange:
+    unknown = [name for name in table.classes if name not in classes]
+    if unknown:
         raise DataError(
-            f"label table: class {strange[0]!r} is not one of {', '.join(classes)}; "
+            f"label table: class {unknown[0]!r} is not one of {', '.join(classes)}; "
             f"rename it or add it to the classes"
         )
     values = np.zeros((len(table), len(classes)), dtype=np.int8)
@@ -186,7 +193,15 @@ def _divide(
     known: NDArray[np.bool_],
     rule: SplitRule,
 ) -> tuple[dict[str, Rows], list[str]]:
-    """The splits, and what a reader should know of them."""
+    """The rows of each split, and remarks about them for the report.
+
+    Args:
+        names: Names of the images.
+        places: Folder of each image.
+        groups: Label or folder of each image, of which every split gets the same share.
+        known: Whether the complete labels of each image are known, which a test image needs.
+        rule: How to divide.
+    """
     if rule.file is not None:
         return _complete(read_split(rule.file, names), groups, rule)
     tops = np.array([PARTS.get(place.split("/")[0].lower(), "") for place in places])
@@ -215,7 +230,7 @@ def _divide(
 def _complete(
     given: Mapping[str, Rows], groups: NDArray[np.str_], rule: SplitRule
 ) -> tuple[dict[str, Rows], list[str]]:
-    """The given splits as they are; only a missing validation part is taken from training."""
+    """Keep the given splits; if there is no validation split, take one from the training split."""
     splits, notes = dict(given), []
     if "train" not in splits:
         raise DataError(f"{rule.file}: no image is left for training; name some as train")
@@ -225,15 +240,23 @@ def _complete(
         parts = stratified_split(groups[train], shares, rule.seed)
         splits |= {name: train[rows] for name, rows in parts.items()}
         notes.append(f"no validation images were given: {len(splits['val'])} of train were taken")
-    left = len(groups) - sum(len(rows) for rows in splits.values())
-    if left:
-        notes.append(f"{left} images are in no split")
+    unused = len(groups) - sum(len(rows) for rows in splits.values())
+    if unused:
+        notes.append(f"{unused} images are in no split")
     order = [name for name in ("train", "val", "test") if name in splits]
     return {name: splits[name] for name in order}, notes
 
 
 def read_split(path: Path, names: Sequence[str]) -> dict[str, Rows]:
-    """Rows of each part as a CSV file `image,split` says; images it leaves out are in no part."""
+    """Read a CSV file with the columns `image,split`.
+
+    Args:
+        path: The file.
+        names: Names of all images, to which those of the file are matched.
+
+    Returns:
+        Split to positions in `names`. An image that the file does not name is in no split.
+    """
     path = Path(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -1,4 +1,4 @@
-"""Images, the split of them, and truth where it exists, brought together."""
+"""One data set in memory: images, splits, and clean labels where they exist."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from adagc.labels import LabelTable
 
 @dataclass(frozen=True)
 class Collection:
-    """A data set ready for work: images, which rows are for what, and what is known of them.
+    """A data set that is ready to be used: images, their splits and their labels.
 
-    `truth` and `areas` are for simulating labels, for oracle curves and for `evaluate`; nothing
-    that trains or selects is ever handed a Collection.
+    `truth` and `areas` are used to simulate labels, for oracle curves and by `evaluate`. Code that
+    trains or selects models is never given a Collection, so that it cannot see clean labels.
     """
 
     images: SceneDataset
     classes: tuple[str, ...]
     splits: Mapping[str, NDArray[np.int64]]  # "train", "val", "test" -> rows of `images`
-    truth: NDArray[np.bool_] | None = None  # (N, C)
-    known: NDArray[np.bool_] | None = None  # (N,) images whose truth is known; None: all of them
+    truth: NDArray[np.bool_] | None = None  # (N, C) clean labels
+    known: NDArray[np.bool_] | None = None  # (N,) images with clean labels; None: all of them
     areas: NDArray[np.float32] | None = None  # (N, C) share of each image that a class covers
-    # Labels that came with the images, matched to them (N, C); a run may be given others.
+    # Labels that came with the images: the table, and its values in the order of the images
+    # (N, C). A run may be given other labels.
     observed: LabelTable | None = None
     observed_values: NDArray[np.int8] | None = None
     description: str = ""
-    notes: tuple[str, ...] = field(default=())  # what a reader of the report should know
+    notes: tuple[str, ...] = field(default=())  # remarks for the report
 
     def __post_init__(self) -> None:
         shape = None if self.observed_values is None else self.observed_values.shape
@@ -40,7 +41,11 @@ class Collection:
             )
 
     def has_truth(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these rows have clean labels; a row of zeros in `truth` may mean neither."""
+        """Which of these rows have clean labels, (len(rows),).
+
+        `truth` alone does not say this: a row of zeros may be an image without any class or an
+        image whose clean labels are unknown.
+        """
         if self.truth is None:
             return np.zeros(len(rows), dtype=np.bool_)
         return np.ones(len(rows), dtype=np.bool_) if self.known is None else self.known[rows]

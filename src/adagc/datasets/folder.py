@@ -1,4 +1,4 @@
-"""Any folder of images as a collection."""
+"""The data set `folder`: any folder of images."""
 
 from __future__ import annotations
 
@@ -29,27 +29,30 @@ def folder_collection(
     cache: Path | None = None,
     skip_unreadable: bool = False,
 ) -> Collection:
-    """Images at any depth of a folder, named by their path without extension.
+    """Open the images of a folder and its subfolders; an image is named by its path in the folder.
 
-    Splits, in this order: the `split` file; first folders called train, val and test; a seeded
-    split that keeps observed labels (without them: folders) in proportion. A test part needs
-    `truth`. Images without a label stay: what to do with them is for training to decide.
+    The name of an image is its path without extension. The splits are those of the `split` file;
+    without one, those of the top folders if these are called train, val and test; otherwise they
+    are drawn at random, with the same share of every observed label (without labels: of every
+    folder) in each. A random test split needs `truth`. Images without a label are kept; training
+    decides what to do with them.
 
     Args:
-        root: The folder; hidden files and files that are no images are passed over.
-        size: Side length of the square images; None: that of the files if it is the same
-            everywhere, otherwise their median side, at most 256.
-        labels: Observed labels; here they only name classes and keep the split in proportion.
-        truth: Complete multi-label table, for test images at least.
-        classes: Names and order of the classes.
-        split: CSV file `image,split`.
-        seed: Of the split.
-        val_share: Share of all images that validates.
-        test_share: Share of the images with truth that tests.
-        bands: Band names in file order. Four names keep a fourth band that the files declare
-            to be transparency, as near-infrared bands often are.
-        cache: Where decoded images are kept; None: $ADAGC_CACHE, else ~/.cache/adagc.
-        skip_unreadable: Leave out files that cannot be decoded instead of raising.
+        root: The folder; hidden files and files that are no images are ignored.
+        size: Height and width in pixels that images are resized to. None means the size of the
+            files if all are squares of one size, otherwise their median side, at most 256.
+        labels: Table or file of observed labels.
+        truth: Table or file of complete labels, for the images that test at least.
+        classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        split: CSV file with the columns `image,split`.
+        seed: Seed of the random split.
+        val_share: Share of all images that is used for validation.
+        test_share: Share of the images with complete labels that is used for testing.
+        bands: Names of the bands in the order of the files. Two or four names keep a last band
+            that the files declare to be transparency, as they often do with near-infrared bands.
+        cache: Folder in which decoded images are kept; None means $ADAGC_CACHE, or ~/.cache/adagc
+            if that is not set.
+        skip_unreadable: Leave out files that cannot be decoded, instead of stopping with an error.
     """
     root = Path(root)
     rule = SplitRule(split, seed, val_share, test_share)
@@ -62,7 +65,7 @@ def folder_collection(
         skip_unreadable=skip_unreadable,
         alpha=bands is not None and len(bands) in (2, 4),
     )
-    lost = len(files) - len(store)
+    unreadable = len(files) - len(store)
     parents = [PurePosixPath(file).parent.as_posix() for file in store.files]
     return assemble(
         CachedScenes(store, image_names(store.files), bands),
@@ -72,7 +75,7 @@ def folder_collection(
         truth=truth,
         classes=classes,
         description=f"{root.resolve().name}, {len(store)} images",
-        notes=[f"{lost} unreadable images were left out"] if lost else [],
+        notes=[f"{unreadable} unreadable images were left out"] if unreadable else [],
     )
 
 

@@ -1,7 +1,7 @@
-"""What the published multi-label scene collections have in common.
+"""Reading the published multi-label scene data sets, which share one layout.
 
-One folder of images per scene type, and one table with a row per image (the file name without
-folder and extension) and a 0/1 column per class.
+They have one folder of images per scene type, and one table with a row per image (named by its
+file name without folder and extension) and a column of 0 and 1 per class.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from adagc.labels import locate, read_labels
 
 @dataclass(frozen=True)
 class Layout:
-    """The folder shape of one published collection."""
+    """Where a published data set keeps its images and its label table."""
 
     title: str
-    folders: tuple[str, ...]  # hold the images
-    tables: tuple[str, ...]  # the label table goes by one of these names
-    tree: str  # for the error that shows what is expected
+    folders: tuple[str, ...]  # top folders that hold the images
+    tables: tuple[str, ...]  # possible file names of the label table
+    tree: str  # the expected files in words, for the error message
 
 
 @dataclass(frozen=True)
 class Published:
-    """A collection as it was published, before it is split."""
+    """A published data set that has been read but not yet divided into splits."""
 
     images: CachedScenes
     classes: tuple[str, ...]
@@ -47,25 +47,28 @@ class Published:
 def open_published(
     root: Path, layout: Layout, *, size: int | None, cache: Path | None, drop: Sequence[str]
 ) -> Published:
-    """Images and truth of one collection; every image must be in the table.
+    """Read the images and clean labels of a published data set.
 
     Args:
-        root: The collection's folder, or the folder it is in.
-        layout: Where things are.
-        size: Side length of the square images.
-        cache: Where caches live.
+        root: The folder of the data set, or the folder that contains it.
+        layout: The layout of this data set.
+        size: Height and width in pixels that images are resized to; None means that of the files.
+        cache: Folder in which decoded images are kept; None for the default.
         drop: Classes to leave out.
+
+    Raises:
+        DataError: Files are missing, or an image has no row in the table.
     """
     root = Path(root)
-    found = find_published(root, layout)
-    if found is None:
+    location = find_published(root, layout)
+    if location is None:
         if not root.is_dir():
             raise DataError(f"{root}: no such folder; check the path")
         raise DataError(
             f"{root}: not a copy of {layout.title}, it lacks {_missing(root, layout)[0]}; "
             f"expected {layout.tree}"
         )
-    root, table_path = found
+    root, table_path = location
     table = read_labels(table_path)
     files = find_images(root, layout.folders)
     by_stem: dict[str, str] = {}
@@ -74,11 +77,11 @@ def open_published(
         if other != file:
             raise DataError(f"{root}: {other} and {file} are the same image; remove one of them")
     rows = locate(table, list(by_stem), unknown="ignore")
-    strangers = np.flatnonzero(rows < 0)
-    if len(strangers):
+    unlisted = np.flatnonzero(rows < 0)
+    if len(unlisted):
         raise DataError(
-            f"{table_path}: {len(strangers)} images have no row, the first is "
-            f"{files[strangers[0]]}; complete the table or remove the images"
+            f"{table_path}: {len(unlisted)} images have no row, the first is "
+            f"{files[unlisted[0]]}; complete the table or remove the images"
         )
     images = CachedScenes(open_cache(root, files, size=size, cache=cache), list(by_stem))
     unknown = sorted(set(drop) - set(table.classes))
@@ -97,7 +100,10 @@ def open_published(
 
 
 def find_published(root: Path, layout: Layout) -> tuple[Path, Path] | None:
-    """The folder that has it all (`root` or a folder in it) and the table; None if none does."""
+    """The folder with all files of the layout (`root` or a folder in it), and its label table.
+
+    None if no folder has them all.
+    """
     if not root.is_dir():
         return None
     inside = [path for path in sorted(root.iterdir()) if path.is_dir()]
@@ -108,12 +114,13 @@ def find_published(root: Path, layout: Layout) -> tuple[Path, Path] | None:
 
 
 def recognise_published(root: Path, layout: Layout) -> Recognised | None:
-    """What is at this path, if it is a copy of this collection."""
-    found = find_published(root, layout)
-    return found and Recognised(layout.title, found[0], layout.folders, truth=found[1])
+    """Describe the data set at this path; None if it is not a copy of this data set."""
+    location = find_published(root, layout)
+    return location and Recognised(layout.title, location[0], layout.folders, truth=location[1])
 
 
 def _missing(root: Path, layout: Layout) -> list[str]:
+    """The folders and files of the layout that `root` does not have."""
     lacking = [folder for folder in layout.folders if not (root / folder).is_dir()]
     if not any((root / name).is_file() for name in layout.tables):
         lacking.append(layout.tables[0])
@@ -123,7 +130,7 @@ def _missing(root: Path, layout: Layout) -> list[str]:
 
 
 def _scene(file: str, layout: Layout) -> str:
-    """The folder an image is in; for copies without scene folders, its name without number."""
+    """The scene type of an image: its folder or, without scene folders, its name without number."""
     path = PurePosixPath(file)
     if path.parent.as_posix() in layout.folders:
         return re.sub(r"[\W_]*\d+$", "", path.stem).lower()

@@ -1,8 +1,8 @@
-"""The data sets there are, by the word after --data.
+"""The list of all data sets, by the word after --data.
 
-A data set is one file in this folder with an entry `DATASET` and one line in `_BUILT_IN`; data sets
-from outside the package call `register`. Whatever the program does with one of them (opening it,
-listing it, looking at it before training, naming it in a report) is read from its entry.
+A built-in data set is one file in this folder that defines `DATASET`, and its name in `_BUILT_IN`;
+data sets from outside the package call `register`. Everything that the program needs in order to
+open, list, inspect or name a data set is in its entry.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from adagc.datasets.collection import Collection
     from adagc.images.base import SceneDataset
 
-# One file of this folder each, imported when it is asked for.
+# Each is a module of this package, which is imported when the data set is used.
 _BUILT_IN = ("folder", "aid", "ucmerced", "array", "synthetic")
 DEFAULT: Final = "folder"
 
-# What `adagc train` calls the options that it hands to the function that opens a data set.
+# Option of `adagc train` -> parameter of the function that opens a data set.
 SETTINGS: Final[Mapping[str, str]] = {
     "root": "root",
     "size": "size",
@@ -42,18 +42,18 @@ SETTINGS: Final[Mapping[str, str]] = {
     "scenes": "scenes",
 }
 _PATHS = frozenset({"root", "split", "labels", "truth", "cache"})
-_BESIDE = frozenset({"split", "labels", "truth"})  # may lie in the folder of the data
+_BESIDE = frozenset({"split", "labels", "truth"})  # files that are also searched in `root`
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """What `adagc inspect` needs to know of a copy of a data set."""
+    """A data set that was recognised at a path, as `adagc inspect` needs it."""
 
-    kind: str  # what it is, in a few words
-    place: Path  # the folder that has it all
-    folders: tuple[str, ...] = ("",)  # those of `place` with images, if they are image files
-    truth: Path | None = None  # its own table of clean labels
-    # Opens what is not a folder of image files; takes the names of the bands, if they were given.
+    kind: str  # name of the data set for the report
+    place: Path  # folder or file of the data set
+    folders: tuple[str, ...] = ("",)  # folders in `place` to search for image files
+    truth: Path | None = None  # the table of clean labels that comes with the data set
+    # Opens data that is not a folder of image files; takes the names of the bands, or None.
     images: Callable[[Sequence[str] | None], SceneDataset] | None = None
 
 
@@ -67,19 +67,22 @@ def _no_files(settings: Mapping[str, Any]) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One kind of data.
+    """The entry of one data set (or kind of data, such as a folder of images).
 
     Attributes:
         name: The word after --data.
         about: One line for `adagc datasets`.
-        home: The function that opens it, or where it is ("package.module:function"). Its parameters
-            are the options of this data set, and None for any of them means its default.
-        title: What reports call it; its name by default.
-        named_by_root: Whether reports call it by the last part of its root instead: one's own data.
-        brings_truth: Whether it has clean labels of its own.
-        recognise: What is at this path, if it is a copy of this data set.
-        files: Setting to file, for the files whose content is the data itself: a run that goes on
-            must find the same. Folders of images are known by their names instead.
+        home: The function that opens the data set, or its import path "package.module:function".
+            Its parameters are the options of the data set; None as a value means the default.
+        title: The name of the data set in reports; `name` by default.
+        named_by_root: Whether reports use the last part of the path of the data instead of `title`,
+            as is best for a user's own data.
+        brings_truth: Whether the data set comes with clean labels.
+        recognise: Function that describes the data at a path, or returns None if it is not a copy
+            of this data set.
+        files: Function from settings to the files (by setting) whose content is the data itself: a
+            resumed run checks that they are unchanged. Of a folder of images the names are checked
+            instead.
     """
 
     name: str
@@ -97,36 +100,43 @@ class DataSet:
 
     @cached_property
     def opener(self) -> Callable[..., Collection]:
-        """The function that opens it."""
+        """The function that opens the data set, imported if `home` is an import path."""
         if callable(self.home):
             return self.home
-        module, _, function = self.home.partition(":")
-        found: Callable[..., Collection] = getattr(import_module(module), function)
-        return found
+        module, _, name = self.home.partition(":")
+        function: Callable[..., Collection] = getattr(import_module(module), name)
+        return function
 
     @property
     def options(self) -> Mapping[str, Option]:
-        """What it takes, read from the signature of the function that opens it."""
+        """The options of the data set, read from the signature of the function that opens it."""
         return read(self.opener)
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Those of its options that `adagc train` has, as it calls them."""
-        return tuple(told for told, option in SETTINGS.items() if option in self.options)
+        """The options of `adagc train` that this data set uses."""
+        return tuple(setting for setting, option in SETTINGS.items() if option in self.options)
 
     def open(self, **options: Any) -> Collection:
-        """Open it; None means not given, and what is given without being an option is refused.
+        """Open the data set.
 
-        A label, truth or split file that is not where it says is looked for beside the data.
+        A label, truth or split file that does not exist at its path is also searched beside the
+        data.
+
+        Args:
+            options: Options of this data set; None means that one is not given.
+
+        Raises:
+            UsageError: An option is missing, or is not an option of this data set.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        strange = [_told(name) for name in given if name not in self.options]
-        if strange:
-            raise UsageError(f"--{strange[0]} means nothing for --data {self.name}: leave it out")
+        unknown = [_setting(name) for name in given if name not in self.options]
+        if unknown:
+            raise UsageError(f"--{unknown[0]} means nothing for --data {self.name}: leave it out")
         for name, option in self.options.items():
             if name not in given and option.default is REQUIRED:
                 need = f"where the {self.name} data is" if name == "root" else "what it should be"
-                raise UsageError(f"--{_told(name)} is missing: say {need}")
+                raise UsageError(f"--{_setting(name)} is missing: say {need}")
         for name in given.keys() & _PATHS:
             if isinstance(given[name], str):
                 given[name] = Path(given[name])
@@ -136,18 +146,19 @@ class DataSet:
         return self.opener(**given)
 
 
-def _told(option: str) -> str:
-    return next((told for told, name in SETTINGS.items() if name == option), option)
+def _setting(option: str) -> str:
+    """The option of `adagc train` that sets this option of a data set."""
+    return next((setting for setting, name in SETTINGS.items() if name == option), option)
 
 
 _registered: dict[str, DataSet] = {}
 
 
 def register(entry: DataSet) -> DataSet:
-    """Add a data set from outside the package; a name is given once.
+    """Add a data set from outside the package, whose name must not be in use.
 
-    The command line and worker processes know it if its module is named in ADAGC_PLUGINS or in an
-    entry point of the group `adagc.plugins`.
+    The command line and worker processes find it only if its module is named in the environment
+    variable ADAGC_PLUGINS or in an entry point of the group `adagc.plugins`.
     """
     if entry.name in _BUILT_IN or _registered.get(entry.name, entry) is not entry:
         raise UsageError(f"there is a data set {entry.name!r} already: choose another name")
@@ -157,18 +168,18 @@ def register(entry: DataSet) -> DataSet:
 
 
 def registry() -> dict[str, DataSet]:
-    """All data sets by name, those from outside last."""
+    """All data sets by name, first the built-in ones."""
     return {name: find(name) for name in names()}
 
 
 def names() -> tuple[str, ...]:
-    """What --data may say."""
+    """The names of all data sets: the values that --data accepts."""
     plugins.load()
     return (*_BUILT_IN, *_registered)
 
 
 def find(name: str) -> DataSet:
-    """The data set of this name."""
+    """The entry of the data set with this name; an unknown name is a UsageError."""
     if name in _BUILT_IN:
         built_in: DataSet = import_module(f"adagc.datasets.{name}").DATASET
         return built_in
@@ -184,7 +195,7 @@ def open_collection(kind: str, root: Path | str | None = None, **options: Any) -
 
     Args:
         kind: The word after --data; see `adagc datasets`.
-        root: Where the data is, if it is anywhere.
-        options: Of this data set: the parameters of the function that opens it.
+        root: Folder or file of the data; None for data that is generated.
+        options: Options of this data set: the parameters of the function that opens it.
     """
     return find(kind).open(root=root, **options)

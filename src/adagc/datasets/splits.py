@@ -1,4 +1,4 @@
-"""Cutting a data set into parts that all look like the whole."""
+"""Stratified splits: dividing a data set into parts that have the same composition."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ def stratified_split(
 ) -> dict[str, NDArray[np.int64]]:
     """Divide rows so that every part holds its share of every group.
 
-    The size of each part is its share of all rows (largest remainder, so sizes add up); within a
-    group each part gets its share rounded down, or one more.
+    The size of each part is its share of all rows, rounded by the largest-remainder method so that
+    the sizes add up. Of each group a part gets its share, rounded down or up.
 
     Args:
-        groups: One label per row, of anything that compares.
-        shares: Part to share; the shares sum to 1.
-        seed: Decides which rows of a group go where, and which group gives a remainder to whom.
+        groups: The group of each row, as values that can be sorted.
+        shares: Name of each part and its share; the shares sum to 1.
+        seed: Seed of the random choices: which rows of a group go to which part, and where shares
+            are rounded up.
 
     Returns:
-        Part to rows in ascending order; the parts are disjoint and cover everything.
+        The rows of each part in ascending order; every row is in exactly one part.
     """
     fractions = np.array(list(shares.values()), dtype=np.float64)
     if not len(fractions) or (fractions < 0).any() or abs(fractions.sum() - 1) > 1e-6:
@@ -47,7 +48,8 @@ def stratified_split(
 
 
 def _largest_remainder(n: int, fractions: NDArray[np.float64]) -> NDArray[np.int64]:
-    # rounding first: 0.2 * 15 must be 3 and not 3.0000000000000004
+    """Divide n rows into whole numbers as close to the fractions as possible, with the sum n."""
+    # Rounded first, so that 0.2 * 15 is 3 and not 3.0000000000000004.
     quotas = np.round(n * fractions / fractions.sum(), 9)
     totals: NDArray[np.int64] = np.floor(quotas).astype(np.int64)
     missing = n - int(totals.sum())
@@ -58,15 +60,19 @@ def _largest_remainder(n: int, fractions: NDArray[np.float64]) -> NDArray[np.int
 def _cells(
     sizes: NDArray[np.int64], totals: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """(groups, parts) counts with the given margins, each its quota rounded down or one more."""
+    """How many rows of each group go to each part, (groups, parts).
+
+    Rows of the result sum to `sizes`, columns to `totals`; each entry is the exact share, rounded
+    down or up.
+    """
     n = max(int(totals.sum()), 1)
-    products = sizes[:, None] * totals[None, :]  # whole numbers: no quota is off by a rounding
+    products = sizes[:, None] * totals[None, :]  # integers, so that there is no rounding error
     counts = products // n
     remainders = products % n
     need = totals - counts.sum(axis=0)
     rest = sizes - counts.sum(axis=1)
-    # serving the part in greatest need first always comes out even (Gale and Ryser); remainders
-    # only break ties
+    # Giving the remaining rows of each group to the parts that lack most always reaches all totals
+    # exactly (theorem of Gale and Ryser); the remainders only decide between equal parts.
     for g in rng.permutation(len(sizes)):
         chosen = np.lexsort((-remainders[g], -need))[: rest[g]]
         counts[g, chosen] += 1

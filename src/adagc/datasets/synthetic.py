@@ -1,4 +1,4 @@
-"""Invented scenes as a collection; nothing to download."""
+"""The data set `synthetic`: generated scenes, so that nothing has to be downloaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from adagc.errors import UsageError
 from adagc.images.synthetic.landcover import CLASSES, MINIMUM_AREA
 from adagc.images.synthetic.scenes import SyntheticScenes
 
-# Scene numbers of a split start here, so that a larger training split leaves the others alone.
+# First scene number of each split. The gaps let a split grow without changing the others.
 FIRST_SCENE = {"train": 0, "val": 600_000, "test": 800_000}
 _LAST_SCENE = 1_000_000
 
@@ -25,23 +25,25 @@ def synthetic_collection(
     temper: float = 0.5,
     difficulty: float = 1.0,
 ) -> Collection:
-    """Invented scenes with labels, class areas and splits.
+    """Generate scenes with labels, class areas and splits.
 
-    A class is labelled where it covers at least 1.5 % of the pixels; scenes also hold smaller
-    specks that are not labelled. Scenes keep their number, name and content when a split grows.
+    A class is a label of a scene if it covers at least 1.5 % of the pixels; scenes also hold
+    smaller patches of classes that are not labels. When a split grows, its scenes keep their
+    number, name and content.
 
     Args:
-        n_train: Training scenes; likewise `n_val` and `n_test`.
-        n_val: Validation scenes.
-        n_test: Test scenes.
-        size: Pixels per side, 16 to 256.
-        seed: Another seed, another world.
-        temper: From 0, the class frequencies of refined BigEarthNet (37 % arable land, but 0.3 %
-            beaches: none in a small collection), to 1, all classes equally frequent. The default
-            takes the square root of the real frequencies: the rarest class is in over 2 % of the
-            scenes, and the mean number of labels stays at about 2.9.
-        difficulty: Scales all that blurs the classes: how they vary from scene to scene, haze,
-            relief, noise. 0 is a clean world.
+        n_train: Number of training scenes.
+        n_val: Number of validation scenes.
+        n_test: Number of test scenes.
+        size: Height and width of a scene in pixels, 16 to 256.
+        seed: Seed of all scenes; another seed gives entirely different scenes.
+        temper: How far the class frequencies are evened out: 0 keeps those of refined BigEarthNet
+            (37 % arable land, but 0.3 % beaches, which a small data set would not contain), 1 makes
+            all classes equally frequent. The default takes the square root of the real frequencies:
+            the rarest class is in over 2 % of the scenes, and the mean number of labels stays at
+            about 2.9.
+        difficulty: Strength of everything that makes classes harder to tell apart: how they vary
+            from scene to scene, haze, relief, noise. From 0, where there is none of it, to 3.
 
     Raises:
         UsageError: An option is outside its range.
@@ -88,7 +90,7 @@ def _open(
     temper: float = 0.5,
     difficulty: float = 1.0,
 ) -> Collection:
-    """So many scenes to train on, half as many to validate, and as many to test."""
+    """Generate `scenes` training scenes, half as many validation and as many test scenes."""
     return synthetic_collection(
         n_train=scenes,
         n_val=scenes // 2,

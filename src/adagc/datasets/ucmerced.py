@@ -20,7 +20,7 @@ UCMERCED = Layout(
     tables=("LandUse_Multilabeled.txt", "LandUse_Multilabeled.csv"),
     tree="Images/<scene>/<name>.tif and LandUse_Multilabeled.txt",
 )
-SHARES = {"train": 0.6, "val": 0.2, "test": 0.2}  # a fifth tests, a quarter of the rest validates
+SHARES = {"train": 0.6, "val": 0.2, "test": 0.2}
 
 
 def ucmerced_collection(
@@ -31,14 +31,17 @@ def ucmerced_collection(
     cache: Path | None = None,
     drop: Sequence[str] = (),
 ) -> Collection:
-    """All images, divided 60/20/20 with the same share of every scene type in each part.
+    """Open UC Merced, divided at random into 60 % training, 20 % validation and 20 % test images.
+
+    Each split holds the same share of every scene type.
 
     Args:
         root: Folder with Images and LandUse_Multilabeled.txt (or .csv).
-        size: Side length the images are resized to; None: the median of the files, 256. Some
-            published files are a few pixels short of it.
-        seed: Decides which images test and validate; there is no official split.
-        cache: Where decoded images are kept; None: $ADAGC_CACHE, else ~/.cache/adagc.
+        size: Height and width in pixels that the images are resized to; None means the median of
+            the files, 256. (Some published files are a few pixels smaller.)
+        seed: Seed of the split; there is no official one.
+        cache: Folder in which decoded images are kept; None means $ADAGC_CACHE, or ~/.cache/adagc
+            if that is not set.
         drop: Classes to leave out.
     """
     data = open_published(root, UCMERCED, size=size, cache=cache, drop=drop)

@@ -1,1 +1,1 @@
-"""Images by index: files, arrays, stores, made-up scenes. Labels live apart."""
+"""Images by row number, from files, arrays, a cache or a generator; labels are in adagc.labels."""

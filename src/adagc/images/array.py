@@ -1,4 +1,4 @@
-"""Arrays as images: embeddings (N, D) or pictures (N, C, H, W)."""
+"""Images from an array: embeddings (N, D) or pictures (N, C, H, W)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
 from adagc.images.scan import beside
 
-KEYS = ("images", "embeddings", "features", "x", "X")  # what the array may be called in a file
+KEYS = ("images", "embeddings", "features", "x", "X")  # possible names of the array in a file
 SUFFIXES = (".npy", ".npz", ".safetensors")
 
 
 class ArrayScenes(SceneDataset):
-    """Images or embeddings from an array in memory or mapped from a file."""
+    """Images or embeddings from an array in memory or mapped from a file.
+
+    Args:
+        array: Integers or floats, (N, D) for embeddings or (N, C, H, W) for images.
+        names: A different name for each row; 00000, 00001, ... by default.
+        bands: Names of the bands (or features), one per entry of the second axis.
+        source: Where the array comes from, for error messages. For a memory-mapped .npy file it
+            must be the path, so that worker processes can map the file again.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,7 @@ class ArrayScenes(SceneDataset):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         if isinstance(self._array, np.memmap) and Path(self._source).suffix == ".npy":
-            state["_array"] = None  # a worker process maps the file itself
+            state["_array"] = None  # a worker process maps the file again instead of copying it
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -63,29 +71,34 @@ class ArrayScenes(SceneDataset):
 
 
 def pooled(images: SceneDataset, *, chunk: int = 256) -> ArrayScenes:
-    """Every image or feature map as its mean over positions, computed once and held in memory.
+    """Replace each image or feature map by its mean over all positions, (N, C) in memory.
 
-    The test of a run, and the next run on the same opened data, get what the first one computed.
+    The result is kept as long as `images` is in use: testing, and the next run on the same opened
+    data, do not compute it again.
+
+    Args:
+        images: Images (C, H, W).
+        chunk: How many images are read at once.
     """
-    known = _POOLED.get(images)
-    if known is not None:
-        return known
+    existing = _POOLED.get(images)
+    if existing is not None:
+        return existing
     values = np.empty((len(images), images.shape[0]), dtype=np.float32)
     for start in range(0, len(images), chunk):
         rows = np.arange(start, min(start + chunk, len(images)))
         values[rows] = images.gather(rows).mean(axis=(2, 3), dtype=np.float32)
-    made = _POOLED[images] = ArrayScenes(values, images.names, images.bands)
-    return made
+    means = _POOLED[images] = ArrayScenes(values, images.names, images.bands)
+    return means
 
 
-# As long as the images themselves are in use.
+# The results of `pooled`; an entry disappears with the images it belongs to.
 _POOLED: WeakKeyDictionary[SceneDataset, ArrayScenes] = WeakKeyDictionary()
 
 
 def open_arrays(
     root: Path, *, names: Path | Sequence[str] | None = None, bands: Sequence[str] | None = None
 ) -> ArrayScenes:
-    """The images alone; arguments as for `array_collection`."""
+    """Open an array file, or the array file of a folder; arguments as for `array_collection`."""
     root = Path(root)
     path = array_file(root)
     if path is None:
@@ -93,23 +106,29 @@ def open_arrays(
             f"{root}: no array here; expected a file ending in {', '.join(SUFFIXES)} or a folder "
             f"with images.npy or embeddings.npy"
         )
-    array, inside = _load(path)
+    array, names_in_file = _load(path)
     if names is None and root.is_dir() and (root / "names.txt").is_file():
         names = root / "names.txt"
     if isinstance(names, (str, Path)):
         names = _lines(beside(path, Path(names)))
-    return ArrayScenes(array, names if names is not None else inside, bands, source=str(path))
+    if names is None:
+        names = names_in_file
+    return ArrayScenes(array, names, bands, source=str(path))
 
 
 def array_file(root: Path) -> Path | None:
-    """The array that a path stands for; None if it is something else."""
+    """The array file at a path: the file itself, or images.* or embeddings.* in a folder.
+
+    None if there is no such file.
+    """
     if root.is_file():
         return root if root.suffix.lower() in SUFFIXES else None
-    wanted = [root / f"{stem}{suffix}" for stem in KEYS[:2] for suffix in SUFFIXES]
-    return next((path for path in wanted if path.is_file()), None)
+    candidates = [root / f"{stem}{suffix}" for stem in KEYS[:2] for suffix in SUFFIXES]
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _load(path: Path) -> tuple[NDArray[Any], list[str] | None]:
+    """The array in a file, and the names of its rows if the file holds them."""
     try:
         if path.suffix.lower() == ".npy":
             return np.load(path, mmap_mode="r", allow_pickle=False), None
@@ -123,12 +142,13 @@ def _load(path: Path) -> tuple[NDArray[Any], list[str] | None]:
             return content.get_tensor(_key(path, list(content.keys()))), None
     except DataError:
         raise
-    except Exception as error:  # each format's parser raises its own
+    except Exception as error:  # each format has exceptions of its own
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path}: cannot be read ({reason}); save it again as .npy") from error
 
 
 def _key(path: Path, keys: Sequence[str]) -> str:
+    """Which of the arrays in a file holds the images."""
     arrays = [key for key in keys if key != "names"]
     for key in KEYS:
         if key in arrays:

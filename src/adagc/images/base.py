@@ -1,4 +1,4 @@
-"""Images by index; what is known about them lives apart."""
+"""The interface that all images have: values by row number, without labels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from adagc.images.moments import Moments, Remembered
 
-_WORTH = 64  # values in a band: below it moments would take as much room as the values
+# Values per band from which on moments are kept; for smaller images they would take as much memory
+# as the values themselves.
+_WORTH = 64
 
 
 class SceneDataset(ABC):
-    """Images only. Labels live apart, so the same images serve with any label file."""
+    """Images (or embeddings) without labels, so that they can be used with any label file."""
 
-    names: tuple[str, ...]  # unique; what label files call the images
-    bands: tuple[str, ...]  # in the order of the first axis of an image
-    shape: tuple[int, ...]  # of one image: (bands, H, W), or (D,) for embeddings
+    names: tuple[str, ...]  # unique name of each image, to which label files refer
+    bands: tuple[str, ...]  # names of the bands, in the order of the first axis of an image
+    shape: tuple[int, ...]  # shape of one image: (bands, H, W), or (D,) for embeddings
     dtype: np.dtype[Any]
 
     def __len__(self) -> int:
@@ -28,12 +30,13 @@ class SceneDataset(ABC):
 
     @abstractmethod
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Raw values of these images, (len(rows), *shape), a fresh array the caller may change."""
+        """Raw values of these images, (len(rows), *shape), in a new array the caller may change."""
 
     def moments(self, rows: NDArray[np.int64]) -> Moments | None:
-        """Count, mean, spread and extremes of these images; None where values are read as fast.
+        """Count, mean, spread, minimum and maximum of each band over these images.
 
-        An image is measured once, however many runs and splits ask for it.
+        Each image is measured once and the result is kept for later calls. None for embeddings and
+        very small images, where reading the values again takes no longer.
         """
         if math.prod(self.shape[1:]) < _WORTH:
             return None
@@ -50,7 +53,10 @@ class SceneDataset(ABC):
 
     @property
     def rgb(self) -> tuple[int, int, int]:
-        """The bands that make a natural picture, for people to look at."""
+        """Positions of the bands to show as red, green and blue.
+
+        They are found by name; otherwise the first three bands, or three times the first.
+        """
         lookup = {name.lower(): i for i, name in enumerate(self.bands)}
         for triple in (("red", "green", "blue"), ("b04", "b03", "b02"), ("r", "g", "b")):
             if all(name in lookup for name in triple):

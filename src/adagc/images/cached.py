@@ -1,4 +1,4 @@
-"""Scenes that come out of the image cache."""
+"""Images that are read from the image cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from adagc.images.store.cache import ImageCache
 
 
 class CachedScenes(SceneDataset):
-    """Image files behind an `ImageCache`, by the names that label files use."""
+    """Image files that an `ImageCache` holds in decoded form.
+
+    Args:
+        cache: The decoded images.
+        names: Unique name of each image, to which label files refer.
+        bands: Names of the bands; see `band_names` for the default.
+    """
 
     def __init__(
         self, cache: ImageCache, names: Sequence[str], bands: Sequence[str] | None = None
     ) -> None:
         self.cache = cache
         self.names = tuple(names)
-        self.files = cache.files  # relative paths, for those who need the source
+        self.files = cache.files  # relative paths of the source files
         self.bands = band_names(cache.shape[0], bands)
         self.shape = cache.shape
         self.dtype = cache.dtype
@@ -32,15 +38,18 @@ class CachedScenes(SceneDataset):
         return self.cache.gather(rows)
 
     def moments(self, rows: NDArray[np.int64]) -> Moments:
-        """See `SceneDataset.moments`: kept in the cache."""
+        """See `SceneDataset.moments`; they are stored in the cache, so no pixel is read."""
         return self.cache.moments(rows)
 
 
 def band_names(count: int, given: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The given names, checked; otherwise red, green and blue, grey, or numbers."""
+    """The names of `count` bands: those given, if there are as many and all differ.
+
+    By default grey for one band, red, green and blue for three, otherwise band_1, band_2, ...
+    """
     if given is None:
-        plain = {1: ("grey",), 3: ("red", "green", "blue")}
-        return plain.get(count) or tuple(f"band_{i}" for i in range(1, count + 1))
+        usual = {1: ("grey",), 3: ("red", "green", "blue")}
+        return usual.get(count) or tuple(f"band_{i}" for i in range(1, count + 1))
     if len(given) != count or len(set(given)) != count:
         raise DataError(
             f"{len(given)} band names ({', '.join(given)}) for images of {count} bands; "

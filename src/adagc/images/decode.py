@@ -1,4 +1,4 @@
-"""One image file to one array: (bands, height, width) in the file's own depth."""
+"""Decode an image file to an array (bands, height, width) in the bit depth of the file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ _ALPHA_MODES: Final = {"LA": "L", "RGBA": "RGB"}
 
 
 def read_image(path: Path, *, at_least: int | None = None, alpha: bool = False) -> NDArray[Any]:
-    """Decode one file; no-data values and NaN come back as they are.
+    """Decode one file; no-data values and NaN are returned unchanged.
 
     Args:
-        path: PNG, JPEG, TIFF, GeoTIFF or .npy.
-        at_least: A JPEG may be decoded at a reduced scale, with no side under this length.
-        alpha: Keep a band that the file declares to be transparency. Many four-band aerial
-            pictures declare their near-infrared band so.
+        path: PNG, JPEG, TIFF, GeoTIFF or .npy file.
+        at_least: Allows a JPEG to be decoded at a reduced scale, which is faster; no side becomes
+            shorter than this number of pixels.
+        alpha: Keep a band that the file declares to be transparency. Many aerial images with four
+            bands declare their near-infrared band like this.
 
     Raises:
-        DataError: The file cannot be read, or does not hold one picture of plain numbers.
+        DataError: The file cannot be read, or is not one image of integers or floats.
     """
     path = Path(path)
     suffix = _suffix(path)
@@ -45,7 +46,7 @@ def read_image(path: Path, *, at_least: int | None = None, alpha: bool = False) 
             image = _read_pillow(path, at_least, alpha)
     except DataError:
         raise
-    # decoders raise whatever their parser met (OSError, SyntaxError, struct.error, zlib.error...)
+    # decoders raise many kinds of errors (OSError, SyntaxError, struct.error, zlib.error, ...)
     except Exception as error:
         raise DataError(_unreadable(path, error)) from error
     return _plain(path, image)
@@ -69,13 +70,16 @@ def peek(path: Path, *, alpha: bool = False) -> tuple[Shape, np.dtype[Any]]:
 
 
 def resize(image: NDArray[Any], size: int) -> NDArray[Any]:
-    """Antialiased to size x size; integers are rounded and clipped, the dtype stays."""
+    """Resize (bands, H, W) to size x size pixels with antialiasing; the dtype is kept.
+
+    Results for integer images are rounded and clipped to the range of the dtype.
+    """
     if image.shape[1:] == (size, size):
         return image
     if image.dtype == np.uint8 and image.shape[0] == 3:
         picture = Image.fromarray(np.ascontiguousarray(np.moveaxis(image, 0, -1)))
         return np.moveaxis(np.asarray(_scaled(picture, size)), -1, 0)
-    # 32-bit floats hold every 16-bit value exactly, and Pillow filters one such band at a time
+    # 32-bit floats hold every 16-bit value exactly; Pillow resizes such bands one at a time only
     work = np.uint8 if image.dtype == np.uint8 else np.float32
     scaled = np.stack(
         [np.asarray(_scaled(Image.fromarray(band.astype(work)), size)) for band in image]
@@ -87,8 +91,9 @@ def resize(image: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def load(path: Path, size: int, *, alpha: bool = False) -> NDArray[Any]:
-    """Decode and resize, the fast way for JPEG files much larger than `size`."""
-    # twice the size: the decoder's own reduction is a box filter, the rest is left to `resize`
+    """Decode a file and resize it to size x size, fast for JPEG files much larger than that."""
+    # The JPEG decoder reduces with a simple box filter, so it stops at twice the size and `resize`
+    # does the rest.
     return resize(read_image(path, at_least=2 * size, alpha=alpha), size)
 
 
@@ -116,7 +121,7 @@ def _plain(path: Path, image: NDArray[Any]) -> NDArray[Any]:
 
 
 def _plain_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in the machine's byte order; truth values count as 8-bit integers."""
+    """The dtype in the byte order of this machine; booleans become 8-bit integers."""
     if dtype.kind == "b":
         return np.dtype(np.uint8)
     if dtype.kind not in "iuf":
@@ -130,7 +135,10 @@ def _shape(shape: tuple[int, ...]) -> Shape:
 
 
 def _bands_first(array: NDArray[Any]) -> NDArray[Any]:
-    """(H, W), (H, W, C) or (C, H, W) to (C, H, W): bands are the shorter of the outer axes."""
+    """Bring (H, W), (H, W, C) or (C, H, W) to (C, H, W).
+
+    Of three axes the first or the last is taken for the bands, whichever is shorter.
+    """
     if array.ndim == 2:
         array = array[None]
     elif array.ndim == 3 and array.shape[2] < array.shape[0]:
@@ -144,7 +152,10 @@ def _bands_first(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _deep_png(path: Path) -> tuple[int, int, int] | None:
-    """(bands, H, W) of a 16-bit PNG with several bands, which Pillow would cut down to 8 bits."""
+    """(bands, H, W) of a 16-bit PNG with several bands, which Pillow would reduce to 8 bits.
+
+    None for all other files, which Pillow reads correctly.
+    """
     with path.open("rb") as file:
         head = file.read(26)
     if not head.startswith(b"\x89PNG\r\n\x1a\n") or len(head) < 26:
@@ -180,7 +191,7 @@ def _read_pillow(path: Path, at_least: int | None, alpha: bool) -> NDArray[Any]:
 def _target_mode(mode: str, alpha: bool) -> str:
     if mode == "1":
         return "L"
-    if mode not in _PLAIN_BANDS:  # palettes, CMYK, YCbCr, ...: colour for people to look at
+    if mode not in _PLAIN_BANDS:  # palettes, CMYK, YCbCr, ... are converted to colours
         return "RGB"
     return mode if alpha else _ALPHA_MODES.get(mode, mode)
 
@@ -202,7 +213,10 @@ def _peek_pillow(path: Path, alpha: bool) -> tuple[Shape, np.dtype[Any]]:
 
 
 def _band_axis(axes: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Axes and shape without singletons beside Y and X; bands, samples and pages are bands."""
+    """The axes and shape of a TIFF series without axes of length 1, except for Y and X.
+
+    Besides Y and X at most one axis may be left, which holds the bands.
+    """
     if "Y" not in axes or "X" not in axes:
         raise ValueError(f"axes {axes} hold no picture")
     kept = [(a, n) for a, n in zip(axes, shape, strict=True) if a in "YX" or n > 1]
@@ -212,15 +226,16 @@ def _band_axis(axes: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]
 
 
 def _declares_alpha(page: Any) -> bool:
-    # 1 and 2 are associated and unassociated alpha; 0 is just "another band"
+    # in the tag ExtraSamples 1 and 2 mean alpha, 0 means an unspecified further band
     samples = tuple(page.extrasamples or ())
     return bool(samples) and int(samples[-1]) in (1, 2) and int(page.samplesperpixel) in (2, 4)
 
 
 def _pages(file: Any) -> list[Any]:
-    """The parts that make up the picture: one, or pages of equal shape that are a band each.
+    """The series of a TIFF file that make up the image.
 
-    Overviews have another shape and masks another dtype, so they stay out.
+    This is either one series with all bands, or several of the same shape with one band each.
+    Overviews have another shape and masks another dtype, so they are left out.
     """
     first = file.series[0]
     if len(_band_axis(first.axes, first.shape)[0]) > 2:

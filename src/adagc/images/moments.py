@@ -1,10 +1,11 @@
-"""Count, mean, spread and extremes of every band: measured per image, summed over any of them.
+"""Count, mean, spread, minimum and maximum of every band, measured per image and then combined.
 
-What is kept of one band of one image are six numbers: how many values are finite, their sum and sum
-of squares, the lowest, the highest, and how many are at the top of their range. Of values up to 16
-bits all six are whole numbers, so that sums of them are exact and it does not matter how images are
-cut into parts. Of other values the mean and the squared deviations from it are kept instead of the
-sums, which would lose a small spread far from zero (Chan, Golub and LeVeque, 1979).
+For one band of one image six numbers are kept: how many values are finite, their sum, their sum of
+squares, the minimum, the maximum, and how many values equal the largest value of the dtype. For
+integers of up to 16 bits all six are integers, so that their sums are exact and the result does not
+depend on the order in which images are combined. For other values the mean and the sum of squared
+deviations from it are kept instead of the two sums, because sums lose precision if the spread is
+small compared with the mean (Chan, Golub and LeVeque, 1979).
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_VALUES = 4_000_000  # per step: 32 MB in float64
-CONSTANT = 1e-7  # spread relative to the largest value under which a band is called constant
-KEPT: Final = 6  # numbers per band and image
+CHUNK_VALUES = 4_000_000  # values that are measured at once: 32 MB in float64
+CONSTANT = 1e-7  # a band is called constant if spread / largest absolute value is at most this
+KEPT: Final = 6  # numbers that are kept per band and image
 
-_BLOCK = 2**20  # values of a band that are widened at once
-_ROWS = 2**16  # images whose numbers are summed at once
+_BLOCK = 2**20  # values of a band that are converted to 64 bits at once
+_ROWS = 2**16  # images whose six numbers are combined at once
 
 
 @dataclass(frozen=True)
 class BandStatistics:
-    """One entry per band (per feature for embeddings), over finite values only."""
+    """Statistics with one entry per band (per feature for embeddings), over finite values only."""
 
     mean: NDArray[np.float64]
-    std: NDArray[np.float64]  # of the population; 1 for a constant band, so dividing is safe
+    std: NDArray[np.float64]  # population standard deviation; 1 for a constant or empty band
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
-    count: NDArray[np.int64]  # finite values
+    count: NDArray[np.int64]  # number of finite values
     nonfinite: NDArray[np.float64]  # share of NaN and infinite values
-    saturated: NDArray[np.float64]  # share at the top value of an integer dtype; 0 for floats
+    saturated: NDArray[np.float64]  # share equal to the largest integer of the dtype; 0 for floats
     constant: NDArray[np.bool_]
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists for JSON; None where a band has no finite value."""
+        """The statistics as lists for JSON; None in place of NaN (a band without finite values)."""
         return {
             name: [None if value != value else value for value in np.asarray(column).tolist()]
             if isinstance(column := getattr(self, name), np.ndarray)
@@ -50,32 +51,37 @@ class BandStatistics:
 
 
 class Moments:
-    """What was measured so far, per band: of any values, in any order."""
+    """Running statistics per band, to which values can be added in any order."""
 
     def __init__(self, bands: int) -> None:
-        self.seen = np.zeros(bands, dtype=np.int64)
+        self.seen = np.zeros(bands, dtype=np.int64)  # number of values, finite or not
         self.minimum = np.full(bands, np.inf)
         self.maximum = np.full(bands, -np.inf)
-        self.top = np.zeros(bands, dtype=np.int64)
-        # Of whole values: count, sum, sum of squares, as Python's own numbers, which have no end.
+        self.top = np.zeros(bands, dtype=np.int64)  # number of values equal to the dtype's maximum
+        # For integer values: count, sum, sum of squares, as Python integers, which cannot overflow.
         self._whole = np.zeros((3, bands), dtype=object)
-        # Of others: count, mean, squared deviations.
+        # For other values: count, mean, sum of squared deviations.
         self._real = np.zeros((3, bands))
 
     @property
     def count(self) -> NDArray[np.int64]:
-        """Finite values."""
+        """Number of finite values per band."""
         count: NDArray[np.int64] = (self._whole[0] + self._real[0]).astype(np.int64)
         return count
 
     def add(self, values: NDArray[Any]) -> None:
-        """Take in values (N, bands, ...)."""
+        """Add the values (N, bands, ...)."""
         if values.size:
             flat = np.ascontiguousarray(np.moveaxis(values, 1, 0)).reshape(1, values.shape[1], -1)
             self.take(tally(flat), flat.shape[-1])
 
     def take(self, kept: NDArray[Any], each: int) -> None:
-        """Take in what `tally` found of N images (N, bands, 6) with `each` values in a band."""
+        """Add images that `tally` has measured.
+
+        Args:
+            kept: The six numbers of each band of each image, (N, bands, 6).
+            each: Number of values in a band of one image, finite or not.
+        """
         if not len(kept):
             return
         count, middle, spread, low, high, top = np.moveaxis(kept, -1, 0)
@@ -85,7 +91,8 @@ class Moments:
         self.maximum = np.maximum(self.maximum, high.max(axis=0))
         every = count.sum(axis=0)
         if kept.dtype.kind == "i":
-            # Squares of one image fit into 64 bits, those of half a million need not.
+            # The sum of squares of one image fits into 64 bits, that of many images may not: the
+            # upper and lower 32 bits are summed separately.
             upper, lower = (spread >> 32).sum(axis=0), (spread & 2**32 - 1).sum(axis=0)
             squares = upper.astype(object) * 2**32 + lower.astype(object)
             self._whole = self._whole + np.stack([every, middle.sum(axis=0), squares])
@@ -95,7 +102,7 @@ class Moments:
         self._real = _joined(self._real, np.stack([every, mean, squares]))
 
     def merge(self, other: Moments) -> None:
-        """Take in what another one has measured."""
+        """Add everything that `other` has measured."""
         self.seen += other.seen
         self.top += other.top
         self.minimum = np.minimum(self.minimum, other.minimum)
@@ -104,7 +111,7 @@ class Moments:
         self._real = _joined(self._real, other._real)
 
     def statistics(self, bands: Sequence[str]) -> BandStatistics:
-        """What was measured so far; `bands` are named in the notes."""
+        """The statistics of everything added so far; `bands` are the names for the notes."""
         mean, squares = self._centred()
         count = self.count
         empty = count == 0
@@ -128,38 +135,42 @@ class Moments:
         )
 
     def _centred(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and sum of squared deviations."""
+        """Mean and sum of squared deviations per band, over integer and other values."""
         count, total, squares = self._whole
         if not count.any():
             return self._real[1], self._real[2]
         least = np.maximum(count, 1)
-        # Python divides whole numbers of any length and rounds once, at the end.
+        # Python integers are exact at any size; only the division at the end rounds.
         whole = np.stack([count, total / least, (count * squares - total**2) / least])
         whole = whole.astype(np.float64)
         both = _joined(self._real, whole) if self._real[0].any() else whole
         return both[1], both[2]
 
 
-def _joined(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Count, mean and squared deviations of both."""
-    (count, mean, squares), (more, other, deviations) = one, two
+def _joined(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Combine count, mean and sum of squared deviations of two sets of values, (3, bands) each."""
+    (count, mean, squares), (more, second_mean, second_squares) = first, second
     total = np.maximum(count + more, 1)
-    delta = other - mean
-    joined = squares + deviations + delta**2 * count * more / total
+    delta = second_mean - mean
+    joined = squares + second_squares + delta**2 * count * more / total
     return np.stack([count + more, mean + delta * more / total, joined])
 
 
 def kept_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """What `tally` answers for values of this kind."""
-    whole = dtype.kind in "iu" and dtype.itemsize <= 2  # the squares of wider ones do not fit
+    """The dtype of the numbers that `tally` returns for values of this dtype."""
+    whole = dtype.kind in "iu" and dtype.itemsize <= 2  # sums of squares of wider ones overflow
     return np.dtype(np.int64 if whole else np.float64)
 
 
 def tally(values: NDArray[Any]) -> NDArray[Any]:
-    """The six numbers of the module's docstring over the last axis: (..., n) to (..., 6)."""
-    found = np.zeros((*values.shape[:-1], KEPT), dtype=kept_dtype(values.dtype))
-    count, middle, spread, low, high, top = np.moveaxis(found, -1, 0)
-    if found.dtype.kind == "i":
+    """Measure the six numbers of the module docstring over the last axis: (..., n) to (..., 6).
+
+    `middle` and `spread` below are the sum and the sum of squares for integers of up to 16 bits,
+    otherwise the mean and the sum of squared deviations.
+    """
+    kept = np.zeros((*values.shape[:-1], KEPT), dtype=kept_dtype(values.dtype))
+    count, middle, spread, low, high, top = np.moveaxis(kept, -1, 0)
+    if kept.dtype.kind == "i":
         count[...] = values.shape[-1]
         low[...], high[...] = values.min(axis=-1), values.max(axis=-1)
         for start in range(0, values.shape[-1], _BLOCK):
@@ -185,16 +196,22 @@ def tally(values: NDArray[Any]) -> NDArray[Any]:
         most = np.iinfo(values.dtype).max
         if (high == most).any():
             top[...] = np.count_nonzero(values == most, axis=-1)
-    return found
+    return kept
 
 
 def tally_images(images: NDArray[Any]) -> NDArray[Any]:
-    """Of every band of every image: (N, bands, ...) to (N, bands, 6)."""
+    """The six numbers of every band of every image: (N, bands, ...) to (N, bands, 6)."""
     return tally(images.reshape(*images.shape[:2], -1))
 
 
 def summed(kept: NDArray[Any], rows: NDArray[np.int64], each: int) -> Moments:
-    """The moments of some images, of all of which (N, bands, 6) is kept."""
+    """Combine the moments of some images.
+
+    Args:
+        kept: The six numbers of every band of all images, (N, bands, 6).
+        rows: Which images to combine.
+        each: Number of values in a band of one image.
+    """
     moments = Moments(kept.shape[1])
     for start in range(0, len(rows), _ROWS):
         moments.take(np.take(kept, rows[start : start + _ROWS], axis=0), each)
@@ -202,13 +219,13 @@ def summed(kept: NDArray[Any], rows: NDArray[np.int64], each: int) -> Moments:
 
 
 class Remembered:
-    """The moments of images, measured when they are first asked for.
+    """Moments of images, where each image is measured when it is first needed and then remembered.
 
     Args:
-        gather: Row numbers to images, (N, *shape).
-        count: How many images there are.
-        shape: Of one image.
-        dtype: Of its values.
+        gather: Function from row numbers to the values of these images, (N, *shape).
+        count: Number of images.
+        shape: Shape of one image.
+        dtype: Dtype of the values.
     """
 
     def __init__(
@@ -225,7 +242,7 @@ class Remembered:
         self._known = np.zeros(count, dtype=np.bool_)
 
     def of(self, rows: NDArray[np.int64]) -> Moments:
-        """The moments of these rows."""
+        """The combined moments of these rows; images not measured before are read now."""
         missing = np.unique(rows[~self._known[rows]])
         for start in range(0, len(missing), self._step):
             chunk = missing[start : start + self._step]

@@ -1,4 +1,4 @@
-"""Mean and spread of every band, measured on the data rather than assumed."""
+"""Measure mean and spread of every band, and check statistics that are meant to normalise them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from adagc.images.base import SceneDataset
 from adagc.images.moments import CHUNK_VALUES, BandStatistics, Moments
 
-SCALES = (255.0, 1_000.0, 10_000.0, 65_535.0)  # what values are commonly divided by
+SCALES = (255.0, 1_000.0, 10_000.0, 65_535.0)  # factors by which values are commonly divided
 
 
 def measure(
     images: SceneDataset, rows: NDArray[np.int64], *, limit: int | None = None
 ) -> BandStatistics:
-    """Statistics per band over these rows; values are read only where no moments are kept.
+    """Statistics per band over these rows; pixels are read only if their moments are not known.
 
     Args:
         images: The images.
-        rows: Those to measure; training rows, so that nothing of the others leaks in.
-        limit: At most so many images, evenly spread over `rows`.
+        rows: Which images to measure. For normalisation use training rows only, so that validation
+            and test images do not influence it.
+        limit: Largest number of images to measure, evenly spread over `rows`; None for all.
     """
     rows = np.asarray(rows, dtype=np.int64)
     if limit is not None and len(rows) > limit:
@@ -43,21 +44,30 @@ def far_from_unit(
     *,
     limit: int = 256,
 ) -> list[str]:
-    """Warnings where values normalised with the given statistics are not of unit scale."""
+    """Warn if images normalised with the given statistics are far from mean 0 and deviation 1.
+
+    Args:
+        images: The images.
+        rows: Which images to check.
+        mean: Mean that is subtracted, one value per band.
+        std: Standard deviation that is divided by, one value per band.
+        limit: Largest number of images to check, evenly spread over `rows`.
+    """
     return unit_warnings(measure(images, rows, limit=limit), images.bands, mean, std)
 
 
 def unit_warnings(
     measured: BandStatistics, bands: Sequence[str], mean: ArrayLike, std: ArrayLike
 ) -> list[str]:
-    """One line per band whose mean is beyond 1 or whose spread is outside [0.2, 5].
+    """One line per band whose normalised mean exceeds 1 or whose spread is outside [0.2, 5].
 
-    A last line says what would bring the values to scale, if one of the usual mistakes would.
+    If a usual mistake explains it (values of another scale, bands in reverse order), a last line
+    says how to correct it.
     """
     mean, std = np.atleast_1d(np.asarray(mean, float)), np.atleast_1d(np.asarray(std, float))
-    wrong = next((s.size for s in (mean, std) if s.shape != measured.mean.shape), None)
-    if wrong is not None:
-        return [f"statistics of {wrong} bands for images of {len(bands)}: use those of these bands"]
+    given = next((s.size for s in (mean, std) if s.shape != measured.mean.shape), None)
+    if given is not None:
+        return [f"statistics of {given} bands for images of {len(bands)}: use those of these bands"]
     far = _far(measured, mean, std, 1.0)
     if not far.any():
         return []
@@ -79,7 +89,10 @@ def unit_warnings(
 def _far(
     measured: BandStatistics, mean: NDArray[np.float64], std: NDArray[np.float64], scale: float
 ) -> NDArray[np.bool_]:
-    """Which bands are off when values are first multiplied by `scale`; constant ones by mean."""
+    """Which bands are far from mean 0 and spread 1 if values are first multiplied by `scale`.
+
+    A constant band is judged by its mean only; a band without finite values is never far.
+    """
     centre = np.abs((measured.mean * scale - mean) / std)
     spread = measured.std * scale / std
     off: NDArray[np.bool_] = (centre > 1) | (~measured.constant & ((spread < 0.2) | (spread > 5)))

@@ -1,4 +1,4 @@
-"""Scenes of any depth and band count as small pictures inside the page."""
+"""Thumbnails for the report: images of any bit depth and number of bands as small pictures."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 from adagc.images.base import SceneDataset
 
 SIDE = 144  # longest side of a thumbnail in pixels
-SAMPLE = 64  # images whose values decide how all are stretched
-TINY = 64  # up to here pixels are kept as they are and shown as squares
+SAMPLE = 64  # number of images from which the range of values to show is measured
+TINY = 64  # up to this side length images are stored unchanged and shown with square pixels
 
 
 def limits(images: SceneDataset) -> NDArray[np.float64] | None:
     """(3, 2) lowest and highest value to show in red, green and blue; None for 8-bit images.
 
-    The 2nd and 98th percentile over images from all of the data set: a lake stays darker than a
-    roof, and noise on open water is not blown up into colours.
+    These are the 2nd and 98th percentile over images from the whole data set. One range for all
+    images keeps a lake darker than a roof and does not turn noise on open water into colours.
     """
     if images.dtype == np.uint8:
         return None
     count = min(SAMPLE, len(images))
     rows = np.linspace(0, len(images) - 1, count).round().astype(np.int64)
     values = images.gather(rows)[:, list(images.rgb)].astype(np.float64)
-    found = np.zeros((3, 2))
+    ranges = np.zeros((3, 2))
     for band in range(3):
-        seen = values[:, band][np.isfinite(values[:, band])]
-        if seen.size:
-            found[band] = np.percentile(seen, (2, 98))
-    return found
+        finite = values[:, band][np.isfinite(values[:, band])]
+        if finite.size:
+            ranges[band] = np.percentile(finite, (2, 98))
+    return ranges
 
 
 def thumbnails(
@@ -41,9 +41,9 @@ def thumbnails(
     """A data URI for each of these images, in natural colours as far as the bands allow.
 
     Args:
-        images: Where they are.
-        rows: Which.
-        between: The `limits` of the data set.
+        images: The images of the data set.
+        rows: Which of them to show.
+        between: The range of values to show, from `limits`.
     """
     if not len(rows):
         return []
@@ -54,7 +54,7 @@ def thumbnails(
 
 
 def stretch(values: NDArray[Any], between: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """(N, 3, H, W) of anything to 8 bits; what is not finite becomes black."""
+    """Map values (N, 3, H, W) in the ranges `between` (3, 2) to 0 ... 255; NaN becomes black."""
     low, high = (between[:, side, None, None] for side in (0, 1))
     work = np.where(np.isfinite(values), values, low).astype(np.float64)
     share = (work - low) / np.where(high > low, high - low, 1.0)

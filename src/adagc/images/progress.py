@@ -1,4 +1,4 @@
-"""A progress bar for those who watch, after they have waited a second."""
+"""A progress bar that appears on a terminal if the work takes more than a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ PATIENCE = 1.0  # seconds before a bar appears
 
 @contextlib.contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes how many more are done; silent unless stderr is a terminal."""
+    """Show a progress bar on stderr, if stderr is a terminal.
+
+    Args:
+        what: Text before the bar.
+        total: Number of items to do.
+
+    Yields:
+        A function to call with the number of items that were done since the last call.
+    """
     if not sys.stderr.isatty():
         yield lambda done: None
         return

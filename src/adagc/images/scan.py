@@ -1,4 +1,4 @@
-"""Which files under a folder are images, and what the images are called."""
+"""Find the image files in a folder, and name the images."""
 
 from __future__ import annotations
 
@@ -12,35 +12,46 @@ from adagc.images.decode import EXTENSIONS
 
 
 def find_images(root: Path, folders: Iterable[str] = ("",)) -> tuple[str, ...]:
-    """Image files at any depth as sorted posix paths relative to `root`; hidden ones are skipped.
+    """Find image files in a folder and its subfolders; hidden files and folders are skipped.
 
     Args:
-        root: The folder to look in.
-        folders: Search only these folders of `root`.
+        root: The folder.
+        folders: Search only these folders in `root`; all of it by default.
+
+    Returns:
+        Paths relative to `root`, sorted, with / between folders.
     """
     root = Path(root)
     if not root.is_dir():
         raise DataError(f"{root}: no such folder; check the path")
-    found: list[str] = []
+    paths: list[str] = []
     for folder in folders:
-        for where, below, files in os.walk(root / folder, followlinks=True):
-            below[:] = [name for name in below if not name.startswith(".")]
-            found += [
+        for where, subfolders, files in os.walk(root / folder, followlinks=True):
+            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+            paths += [
                 (Path(where) / name).relative_to(root).as_posix()
                 for name in files
                 if not name.startswith(".") and name.lower().endswith(EXTENSIONS)
             ]
-    return tuple(sorted(found))
+    return tuple(sorted(paths))
 
 
 def image_names(files: Sequence[str]) -> tuple[str, ...]:
-    """Relative paths without extension; files that differ only in it keep theirs."""
+    """Names of images: their relative paths without extension.
+
+    Files whose paths differ only in the extension keep it, so that all names are different.
+    """
     short = [PurePosixPath(file).with_suffix("").as_posix() for file in files]
-    seen = Counter(short)
-    return tuple(name if seen[name] == 1 else file for name, file in zip(short, files, strict=True))
+    uses = Counter(short)
+    return tuple(name if uses[name] == 1 else file for name, file in zip(short, files, strict=True))
 
 
 def beside(root: Path, path: Path) -> Path:
-    """The path; if nothing is there, that of the same name in the folder of the data."""
-    found = (root if root.is_dir() else root.parent) / path
-    return found if not path.exists() and found.exists() else path
+    """The path itself or, if only that exists, the same path relative to the folder of the data.
+
+    Args:
+        root: The data: a folder, or a file in its folder.
+        path: Path as the user gave it.
+    """
+    in_folder = (root if root.is_dir() else root.parent) / path
+    return in_folder if not path.exists() and in_folder.exists() else path

@@ -1,4 +1,4 @@
-"""What is known about each image: label files, simulated single positives, their statistics."""
+"""Labels of images: reading and writing label files, simulating single labels, statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one check of label matrices that come in as plain arrays."""
+"""The check of label matrices that are given as plain arrays."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def positives(values: ArrayLike, name: str) -> NDArray[np.bool_]:
-    """Where a label matrix of booleans or of -1, 0 and +1 says "present", (N, C).
+    """Where a label matrix says that a class is present, (N, C).
+
+    Args:
+        values: (N, C), booleans or the numbers -1, 0 and +1, of which +1 means present.
+        name: What the error message calls the matrix.
 
     Raises:
-        ValueError: not two-dimensional, or another value (probabilities, class numbers, NaN).
+        ValueError: The matrix is not two-dimensional, or holds other values (probabilities, class
+            numbers, NaN).
     """
     array = np.asarray(values)
     if array.ndim != 2:

@@ -24,9 +24,20 @@ def simulate_file(
     areas: Path | None = None,
     ignore: Sequence[int] = (),
 ) -> tuple[LabelTable, FlipRates]:
-    """Write the simulated labels and return them with their flip rates.
+    """Write a file with one label per image, and return its table and flip rates.
 
-    The header of the file says how it was made: scheme, seed and the hash of the clean labels.
+    Comment lines at the top of the file say how it was made: scheme, seed and the hash of the
+    clean labels.
+
+    Args:
+        truth: Label file with all labels of the images.
+        out: File to write.
+        scheme: "random" keeps a random label of each image, "dominant" that of the class that
+            covers the largest area.
+        seed: Seed of the random choice; with "dominant" it decides between equal areas.
+        areas: For "dominant": CSV file of areas, or .npy file of class maps (N, H, W) in the order
+            of the rows of `truth`.
+        ignore: Values of the class maps that mean no class.
     """
     check_range("seed", seed, 0)
     clean = read_labels(truth, kind="multi")
@@ -50,7 +61,7 @@ def simulate_file(
 
 
 def _areas(path: Path, clean: LabelTable, ignore: Sequence[int]) -> NDArray[np.float64]:
-    """(N, C) areas in the order of the clean table."""
+    """The area of each class on each image, (N, C), in the order of the clean table."""
     if path.suffix == ".npy":
         try:
             maps = np.load(path, allow_pickle=False, mmap_mode="r")
@@ -93,7 +104,7 @@ def _areas_csv(path: Path, clean: LabelTable) -> NDArray[np.float64]:
             values = np.array([float(row[column]) for column in columns])
         except (ValueError, IndexError):
             values = np.array([np.nan])
-        if not (values >= 0).all():  # NaN is not
+        if not (values >= 0).all():  # also refuses NaN
             raise LabelFileError(
                 f"{path}, line {number}: expected {len(columns)} numbers of at least 0 after the"
                 " image; correct the line"

@@ -1,4 +1,4 @@
-"""Bring the rows of a label table and the names of images together."""
+"""Match the rows of a label table to images by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Unknown = Literal["error", "ignore"]
 
-# Only these endings are taken for an extension: the ".3" of "patch.3" is part of the name.
+# Only these are taken for file extensions: the ".3" of "patch.3" is part of the name.
 IMAGE_SUFFIXES = frozenset(
     {"bmp", "gif", "h5", "img", "jp2", "jpeg", "jpg", "nc", "npy", "npz", "png", "ppm"}
     | {"safetensors", "tif", "tiff", "vrt", "webp"}
@@ -34,18 +34,20 @@ def match(
 ) -> NDArray[np.int8]:
     r"""The labels of the images `names`, (len(names), C); zeros for an image without a row.
 
-    A row names an image by its relative path, or without extension, or without (some of) the
-    folders, with / or \. An exact path wins over anything shorter. Folders that contradict each
-    other never match: "forest/001.jpg" is not "water/001.jpg".
+    A row may name an image by its relative path, with or without extension, and without some or
+    all of the folders; folders may be separated by / or \. An exact path is preferred to a shorter
+    one. Paths with different folders never match: "forest/001.jpg" is not "water/001.jpg".
 
     Args:
         table: The labels.
-        names: Unique relative paths of the images.
-        what: What the names are, for messages.
-        unknown: What to do with a row whose image is not among `names`.
+        names: Relative paths of the images, all different.
+        what: What error messages call `names`.
+        unknown: What to do with a row whose image is not among `names`: "error" raises, "ignore"
+            leaves it out.
 
     Raises:
-        LabelFileError: a row fits no image (unless ignored) or several, or two rows fit one.
+        LabelFileError: A row matches no image (unless ignored) or several images, or two rows
+            match the same image.
     """
     rows = locate(table, names, what=what, unknown=unknown)
     aligned: NDArray[np.int8] = np.zeros((len(names), len(table.classes)), dtype=np.int8)
@@ -60,25 +62,25 @@ def locate(
     what: str = "images",
     unknown: Unknown = "error",
 ) -> NDArray[np.int64]:
-    """The row of `table` for each of the images `names`, -1 for none; rules as for `match`."""
+    """The row of `table` for each image in `names`, -1 for none; matched as `match` describes."""
     if unknown not in ("error", "ignore"):
         raise ValueError(f"unknown must be 'error' or 'ignore', not {unknown!r}")
-    found = _image_of_each_row(table, names)
-    lost = np.flatnonzero(found < 0)
-    if lost.size and unknown == "error":
-        raise LabelFileError(_not_found(table, lost, names, what))
+    positions = _image_of_each_row(table, names)
+    unmatched = np.flatnonzero(positions < 0)
+    if unmatched.size and unknown == "error":
+        raise LabelFileError(_not_found(table, unmatched, names, what))
 
-    rows = np.flatnonzero(found >= 0)
+    rows = np.flatnonzero(positions >= 0)
     located = np.full(len(names), -1, dtype=np.int64)
-    located[found[rows]] = rows
-    # where several rows point to one image the last one stands, and the others see it
-    beaten = rows[located[found[rows]] != rows]
-    if beaten.size:
-        first = int(beaten[0])
-        second = int(located[found[first]])
+    located[positions[rows]] = rows
+    # If several rows match one image, only the last is stored; the others find another row there.
+    overwritten = rows[located[positions[rows]] != rows]
+    if overwritten.size:
+        first = int(overwritten[0])
+        second = int(located[positions[first]])
         raise LabelFileError(
             f"{table.where(first)}: {table.images[first]!r} and {table.images[second]!r} "
-            f"({_short(table, second)}) are both the image {names[found[first]]!r}; remove one"
+            f"({_short(table, second)}) are both the image {names[positions[first]]!r}; remove one"
         )
     return located
 
@@ -94,14 +96,14 @@ def _image_of_each_row(table: LabelTable, names: Sequence[str]) -> NDArray[np.in
             "rename one"
         )
     wanted = [_key(image) for image in table.images]
-    found = np.fromiter((exact.get(key, -1) for key in wanted), np.int64, count=len(wanted))
-    open_rows = np.flatnonzero(found < 0).tolist()
-    if not open_rows:  # the usual case for tables we wrote ourselves: no second index needed
-        return found
+    positions = np.fromiter((exact.get(key, -1) for key in wanted), np.int64, count=len(wanted))
+    open_rows = np.flatnonzero(positions < 0).tolist()
+    if not open_rows:  # usual for tables that adagc wrote: the index by stem is not needed
+        return positions
 
     bare = [_without_suffix(key) for key in keys]
-    first: dict[str, int] = {}  # stem -> position
-    others: defaultdict[str, list[int]] = defaultdict(list)  # further images of that stem, rare
+    first: dict[str, int] = {}  # stem (name without folder and extension) -> position
+    others: defaultdict[str, list[int]] = defaultdict(list)  # further images with the same stem
     for position, path in enumerate(bare):
         stem = path.rpartition("/")[2]
         if first.setdefault(stem, position) != position:
@@ -113,7 +115,7 @@ def _image_of_each_row(table: LabelTable, names: Sequence[str]) -> NDArray[np.in
             continue
         candidates = [first[stem], *others.get(stem, ())]
         fits = [i for i in candidates if _same_place(path, bare[i])]
-        if len(fits) > 1:  # the same path is better, then the same file name
+        if len(fits) > 1:  # prefer the same path, then the same file name with extension
             fits = [i for i in fits if bare[i] == path] or fits
             file_name = wanted[row].rpartition("/")[2]
             fits = [i for i in fits if keys[i].rpartition("/")[2] == file_name] or fits
@@ -123,12 +125,15 @@ def _image_of_each_row(table: LabelTable, names: Sequence[str]) -> NDArray[np.in
                 f"{names[fits[1]]!r}; write it with its folder and extension"
             )
         if fits:
-            found[row] = fits[0]
-    return found
+            positions[row] = fits[0]
+    return positions
 
 
 def _key(name: str) -> str:
-    r"""One spelling for / and \, a leading ./, and for accents (macOS takes them apart)."""
+    r"""A path in a uniform spelling: / instead of \, no leading ./, accents composed (NFC).
+
+    macOS stores accents as separate characters.
+    """
     key = name.replace("\\", "/")
     while key.startswith("./"):
         key = key[2:]
@@ -140,26 +145,28 @@ def _without_suffix(key: str) -> str:
     return stem if dot and suffix.lower() in IMAGE_SUFFIXES else key
 
 
-def _same_place(one: str, other: str) -> bool:
-    """Whether one path is the other, or its end."""
-    return one == other or one.endswith("/" + other) or other.endswith("/" + one)
+def _same_place(a: str, b: str) -> bool:
+    """Whether two paths are equal, or one of them is the other without some first folders."""
+    return a == b or a.endswith("/" + b) or b.endswith("/" + a)
 
 
-def _not_found(table: LabelTable, lost: NDArray[np.int64], names: Sequence[str], what: str) -> str:
-    first = int(lost[0])
+def _not_found(
+    table: LabelTable, unmatched: NDArray[np.int64], names: Sequence[str], what: str
+) -> str:
+    """The error message for rows that match no image, with a similar name if there is one."""
+    first = int(unmatched[0])
     image = table.images[first]
     message = f"{table.where(first)}: {image!r} is not among the {len(names)} {what}"
-    if lost.size > 1:
-        examples = ", ".join(repr(table.images[row]) for row in lost[:3])
-        message += (
-            f", like {lost.size} of {len(table)} rows ({examples}{', ...' * (lost.size > 3)})"
-        )
-    # compared without folder and extension, as these may be left out
+    count = unmatched.size
+    if count > 1:
+        examples = ", ".join(repr(table.images[row]) for row in unmatched[:3])
+        message += f", like {count} of {len(table)} rows ({examples}{', ...' * (count > 3)})"
+    # compared without folder and extension, as label files may leave these out
     stems = {_without_suffix(_key(name)).rpartition("/")[2]: name for name in names}
     near = closest(_without_suffix(_key(image)).rpartition("/")[2], stems)
     if near is not None:
         return f"{message}; did you mean {stems[near]!r}?"
-    return f"{message}; correct or remove {'them' if lost.size > 1 else 'it'}"
+    return f"{message}; correct or remove {'them' if count > 1 else 'it'}"
 
 
 def _short(table: LabelTable, row: int) -> str:

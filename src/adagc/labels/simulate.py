@@ -1,7 +1,7 @@
-"""Single positive labels made from the truth: a random class, or the one that covers most.
+"""Simulate single labels: keep a random true class of each image, or the one that covers most.
 
-The draw depends on the seed and on the order of the rows: image i always gets the i-th random
-number, so the labels of the other images do not matter, but a shuffled table gives other labels.
+The choice depends on the seed and on the order of the rows: image i uses the i-th random number, so
+that the labels of other images do not matter, but a table in another order gives other labels.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from adagc.labels.checks import positives
 
 Seed = int | np.random.Generator
 
-# pixels counted at once: bounds the memory whatever the number of maps
+# Pixels that are counted at once, which limits the memory for any number of maps.
 _BLOCK = 1 << 22
 
 
 def simulate_random(truth: ArrayLike, seed: Seed) -> NDArray[np.int8]:
-    """One of the true classes of each image, all equally likely: +1 there, 0 elsewhere, (N, C).
+    """Choose one of the true classes of each image, all with the same probability.
 
-    An image without a true class gets a row of zeros.
+    Args:
+        truth: (N, C) complete labels.
+        seed: Seed of the choice, or a generator.
+
+    Returns:
+        (N, C), +1 for the chosen class and 0 elsewhere; zeros for an image without classes.
 
     >>> simulate_random([[0, 1, 0], [0, 0, 0]], seed=1)
     array([[0, 1, 0],
@@ -32,7 +37,7 @@ def simulate_random(truth: ArrayLike, seed: Seed) -> NDArray[np.int8]:
     present = positives(truth, "truth")
     rank = present.cumsum(axis=1, dtype=np.int32)  # 1 at the first true class, 2 at the second ...
     count = rank[:, -1] if present.shape[1] else np.zeros(len(present), dtype=np.int32)
-    # one number for each image, also where there is no choice, so that rows stay independent
+    # Every image uses one random number, even without a choice, so that rows are independent.
     pick = (np.random.default_rng(seed).random(len(present)) * count).astype(np.int32)
     observed: NDArray[np.int8] = np.zeros(present.shape, dtype=np.int8)
     rows = np.flatnonzero(count)
@@ -43,14 +48,16 @@ def simulate_random(truth: ArrayLike, seed: Seed) -> NDArray[np.int8]:
 
 
 def simulate_dominant(areas: ArrayLike, seed: Seed) -> NDArray[np.int8]:
-    """The class that covers most of each image: +1 there, 0 elsewhere, (N, C).
+    """Choose the class that covers the largest area of each image.
 
-    Classes that cover exactly the same area are equally likely. An image covered by no class gets
-    a row of zeros.
+    Among classes of exactly the same area the choice is random.
 
     Args:
-        areas: (N, C), share or pixels of each image that a class covers.
-        seed: Breaks the ties.
+        areas: (N, C) area of each class on each image, as a share or in pixels.
+        seed: Seed of the choice between equal areas, or a generator.
+
+    Returns:
+        (N, C), +1 for the chosen class and 0 elsewhere; zeros for an image that no class covers.
     """
     covered = np.asarray(areas)
     if covered.ndim != 2:
@@ -69,13 +76,13 @@ def areas_from_maps(
     """Share of each image's pixels that each class covers, (N, C).
 
     Args:
-        maps: (N, H, W) class of each pixel, 0 to C - 1; may be a memmap.
-        classes_count: C.
+        maps: (N, H, W) class of each pixel, 0 to C - 1; may be memory-mapped.
+        classes_count: Number of classes C.
         ignore: Values that mean "no class" (unlabelled, clouds). Such pixels count for no class
             but belong to the image, so a row may sum to less than 1.
 
     Raises:
-        DataError: a map holds a value that is neither a class nor ignored.
+        DataError: A map holds a value that is neither a class nor ignored.
     """
     if maps.ndim != 3 or not np.issubdtype(maps.dtype, np.integer):
         raise ValueError(f"maps must be integers of shape (N, H, W), not {maps.dtype} {maps.shape}")
@@ -86,9 +93,9 @@ def areas_from_maps(
     for start in range(0, count, step):
         block = np.asarray(maps[start : start + step]).reshape(-1, pixels).astype(np.int64)
         counted = ~np.isin(block, ignored)
-        alien = counted & ((block < 0) | (block >= classes_count))
-        if alien.any():
-            row, pixel = np.argwhere(alien)[0].tolist()
+        invalid = counted & ((block < 0) | (block >= classes_count))
+        if invalid.any():
+            row, pixel = np.argwhere(invalid)[0].tolist()
             raise DataError(
                 f"class map {start + row} holds the value {block[row, pixel]}, which is no class "
                 f"(0 to {classes_count - 1}); name it in `ignore` if it means 'no class'"

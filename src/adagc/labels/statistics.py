@@ -1,4 +1,4 @@
-"""How far observed labels are from the truth: flip rates, cardinality, co-occurrence."""
+"""Statistics of labels: flip rates (missing labels), labels per image, co-occurrence."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FlipRates:
-    """The label noise of a training set (Tables I and II of the paper)."""
+    """How many true labels are missing from observed ones (Tables I and II of the paper)."""
 
-    beta: NDArray[np.float64]  # (C,) share of true positives not observed; NaN without support
-    support: NDArray[np.int64]  # (C,) images that truly contain the class
-    micro: float  # share over all true positives, NaN if there are none
-    macro: float  # mean over the classes with support, NaN if there are none
-    observed: int  # observed positives
-    wrong: int  # observed positives that the truth lacks: people err, simulations do not
+    beta: NDArray[np.float64]  # (C,) share of the true labels not observed; NaN without support
+    support: NDArray[np.int64]  # (C,) number of images that truly contain the class
+    micro: float  # share of all true labels that were not observed, NaN if there are none
+    macro: float  # mean of `beta` over the classes with support, NaN if there are none
+    observed: int  # number of observed labels
+    wrong: int  # number of observed labels that are not true, which simulated labels never are
     cardinality: NDArray[np.int64]  # (C + 1,) images with 0, 1, 2, ... true classes
 
     @property
     def mean_cardinality(self) -> float:
-        """Average number of true classes of an image, NaN without images."""
+        """Average number of true classes of an image, NaN if there are no images."""
         images = int(self.cardinality.sum())
         total = int(self.cardinality @ np.arange(self.cardinality.size))
         return total / images if images else float("nan")
@@ -40,7 +40,7 @@ class FlipRates:
         return self.wrong / self.observed if self.observed else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, NaN as None."""
+        """The rates as values that `json` can write, with None in place of NaN."""
         return {
             "beta": [_plain(value) for value in self.beta.tolist()],
             "support": self.support.tolist(),
@@ -71,14 +71,14 @@ class FlipRates:
         )
 
     def table(self, classes: Sequence[str], *, scheme: str = "") -> Table:
-        """For the terminal, in the form of the paper's Table I.
+        """The rates as a table for the terminal, in the form of the paper's Table I.
 
         Args:
-            classes: Names, in the order of `beta`.
-            scheme: Heads the column of rates ("Random", "Manual").
+            classes: Names of the classes, in the order of `beta`.
+            scheme: Text in the header of the column of rates, such as "Random" or "Manual".
         """
         from rich.table import Table
-        from rich.text import Text  # names as they are: a "[" in one is not markup
+        from rich.text import Text  # prints a "[" in a name instead of reading it as markup
 
         if len(classes) != len(self.beta):
             raise ValueError(f"{len(classes)} names for {len(self.beta)} classes")
@@ -100,17 +100,17 @@ class FlipRates:
 
 
 def flip_rates(truth: ArrayLike, observed: ArrayLike) -> FlipRates:
-    """How many of the true positives were not observed, for each class and over all.
+    """Compute which share of the true labels was not observed, for each class and over all.
 
     Args:
-        truth: (N, C), boolean or 0/1.
-        observed: (N, C), only +1 counts as observed.
+        truth: (N, C) complete labels, boolean or 0 and 1.
+        observed: (N, C) observed labels, of which only +1 counts.
     """
-    true, seen = positives(truth, "truth"), positives(observed, "observed")
-    if true.shape != seen.shape:
-        raise ValueError(f"truth has the shape {true.shape}, observed has {seen.shape}")
+    true, named = positives(truth, "truth"), positives(observed, "observed")
+    if true.shape != named.shape:
+        raise ValueError(f"truth has the shape {true.shape}, observed has {named.shape}")
     support = true.sum(axis=0, dtype=np.int64)
-    missed = (true & ~seen).sum(axis=0, dtype=np.int64)
+    missed = (true & ~named).sum(axis=0, dtype=np.int64)
     beta = _divide(missed, support)
     supported = support > 0
     nan = float("nan")
@@ -119,8 +119,8 @@ def flip_rates(truth: ArrayLike, observed: ArrayLike) -> FlipRates:
         support=support,
         micro=float(missed.sum() / support.sum()) if supported.any() else nan,
         macro=float(beta[supported].mean()) if supported.any() else nan,
-        observed=int(seen.sum()),
-        wrong=int((seen & ~true).sum()),
+        observed=int(named.sum()),
+        wrong=int((named & ~true).sum()),
         cardinality=np.bincount(true.sum(axis=1), minlength=true.shape[1] + 1),
     )
 
@@ -136,7 +136,7 @@ def cooccurrence(truth: ArrayLike) -> NDArray[np.float64]:
 
 
 def _divide(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
-    """The quotient, NaN instead of a warning where the whole is 0."""
+    """Divide element by element, with NaN (and no warning) where the whole is 0."""
     out = np.full(part.shape, np.nan)
     np.divide(part, whole, out=out, where=whole > 0)
     return out

@@ -1,4 +1,4 @@
-"""The label table: which class was seen on which image."""
+"""The label table: which classes were seen on which images."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from adagc.suggest import hint_or_list
 
 Kind = Literal["single", "multi"]
 
-# keys of the comment block that the file format itself needs
+# Keys of comment lines that have a fixed meaning in label files.
 RESERVED = frozenset({"classes", "kind"})
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Labels of N images for C classes, checked once here and read-only afterwards.
+    """Labels of N images for C classes; they are checked when the table is made, and read-only.
 
-    In a table of observed labels 0 means that nobody looked and -1 that the class was seen to be
-    absent; in a table of true labels 0 means absent. A table of kind "single" has at most one +1
-    in a row; a row of zeros is an image without a label.
+    +1 means that the class is present. In a table of observed labels 0 means that it is not known
+    whether the class is present, and -1 that it was seen to be absent; in a table of complete
+    labels 0 means absent. A row of zeros is an image without a label.
 
     Attributes:
-        images: What the file calls the images, with or without folder and extension.
-        classes: Names, in the order of the columns.
+        images: Name of each image in the label file, with or without folder and extension.
+        classes: Names of the classes, in the order of the columns.
         values: (N, C), -1, 0 or +1.
-        kind: One positive per image, or any number.
+        kind: "single" if no image has more than one +1, "multi" for any number.
         meta: Where the labels come from (scheme, seed, hash of the source).
-        source: The file they were read from.
-        lines: (N,) line of each row in that file, for messages.
+        source: The file from which the labels were read; None if they were not.
+        lines: (N,) line of each row in that file, for error messages.
     """
 
     images: tuple[str, ...]
@@ -56,7 +56,7 @@ class LabelTable:
             raise ValueError(f"values must have the shape {shape}, not {given.shape}")
         if not ((given == 0) | (given == 1) | (given == -1)).all():
             raise ValueError("values may hold only -1, 0 and +1")
-        values = given.astype(np.int8)  # always a copy, so that freezing it harms nobody
+        values = given.astype(np.int8)  # a copy, so that the caller's array stays writable
         if self.lines is not None and self.lines.shape != shape[:1]:
             raise ValueError("lines must have one entry for each image")
         if self.kind not in ("single", "multi"):
@@ -74,10 +74,10 @@ class LabelTable:
             crowded = np.flatnonzero((values == 1).sum(axis=1) > 1)
             if crowded.size:
                 row = int(crowded[0])
-                found = [self.classes[c] for c in np.flatnonzero(values[row] == 1)]
+                names = [self.classes[c] for c in np.flatnonzero(values[row] == 1)]
                 raise LabelFileError(
-                    f"{self.where(row)}: image {self.images[row]!r} has {len(found)} positive "
-                    f"labels ({', '.join(found[:4])}) in a single-positive table; keep one of "
+                    f"{self.where(row)}: image {self.images[row]!r} has {len(names)} positive "
+                    f"labels ({', '.join(names[:4])}) in a single-positive table; keep one of "
                     "them, or use the table as multi-label"
                 )
 
@@ -93,7 +93,7 @@ class LabelTable:
             and np.array_equal(self.values, other.values)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # the fingerprint of the content is `hash`
+    __hash__ = None  # type: ignore[assignment]  # use `hash`, the digest of the content
 
     @cached_property
     def hash(self) -> str:
@@ -106,19 +106,19 @@ class LabelTable:
 
     @property
     def positive(self) -> NDArray[np.bool_]:
-        """(N, C) where a class was seen; for a table of true labels, the truth."""
+        """Where a class is present, (N, C) booleans."""
         present: NDArray[np.bool_] = self.values == 1
         return present
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """(C,) images on which each class was seen."""
-        seen: NDArray[np.int64] = self.positive.sum(axis=0, dtype=np.int64)
-        return seen
+        """Number of images on which each class is present, (C,)."""
+        counts: NDArray[np.int64] = self.positive.sum(axis=0, dtype=np.int64)
+        return counts
 
     @property
     def unlabelled(self) -> int:
-        """Images on which nothing was seen."""
+        """Number of images without a positive label."""
         return int((~self.positive.any(axis=1)).sum())
 
     def rows_for(self, names: Sequence[str], *, unknown: Unknown = "error") -> NDArray[np.int8]:
@@ -126,7 +126,7 @@ class LabelTable:
         return match(self, names, unknown=unknown)
 
     def take(self, rows: NDArray[np.int64]) -> LabelTable:
-        """The table of these rows only, in this order."""
+        """A table with only these rows, in this order."""
         rows = np.asarray(rows, dtype=np.int64)
         return replace(
             self,
@@ -136,7 +136,7 @@ class LabelTable:
         )
 
     def select(self, classes: Sequence[str]) -> LabelTable:
-        """The table of these classes only, in this order."""
+        """A table with only these classes, in this order."""
         column = {name: i for i, name in enumerate(self.classes)}
         for name in classes:
             if name not in column:
@@ -148,16 +148,21 @@ class LabelTable:
         return replace(self, classes=tuple(classes), values=self.values[:, columns])
 
     def where(self, row: int) -> str:
-        """How a message points to a row: file and line, or the row of a table made in memory."""
+        """The position of a row for messages: file and line, or the row of a table in memory."""
         if self.lines is None:
             return f"label table, row {row + 1}"
         return f"{self.source or 'label table'}, line {self.lines[row]}"
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Refuse names that are empty, twice there, or that no text file could give back.
+    """Raise LabelFileError for names that are empty, repeated, or cannot be stored in a text file.
 
-    Readers of tables trim cells, so a name cannot begin or end with white space.
+    Spaces around a cell are removed when a file is read, so a name cannot begin or end with white
+    space.
+
+    Args:
+        names: The names of images or of classes.
+        what: "image" or "class", for the message.
     """
     bad = next((name for name in names if not name or name != name.strip()), None)
     if bad is not None:
@@ -165,7 +170,7 @@ def check_names(names: Sequence[str], what: str) -> None:
             f"{what} name {bad!r} is empty or begins or ends with white space; rename it"
         )
     joined = "\n".join(names)
-    # one scan over all names; the slow search for the culprit only if it finds something
+    # One fast check over all names; the slower search for the bad name only if it fails.
     if joined.count("\n") >= max(len(names), 1) or "\r" in joined or "\0" in joined:
         bad = next(name for name in names if any(sign in name for sign in "\n\r\0"))
         raise LabelFileError(f"{what} name {bad!r} contains a line break or NUL; rename it")
@@ -175,13 +180,13 @@ def check_names(names: Sequence[str], what: str) -> None:
         bad = joined[: error.start].rpartition("\n")[2] + joined[error.start :].partition("\n")[0]
         raise LabelFileError(f"{what} name {bad!r} cannot be written as UTF-8; rename it") from None
     if len(set(names)) != len(names):
-        seen: set[str] = set()
-        bad = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        earlier: set[str] = set()
+        bad = next(name for name in names if name in earlier or earlier.add(name))  # type: ignore[func-returns-value]
         raise LabelFileError(f"{what} name {bad!r} is there twice; remove one")
 
 
 def check_meta(key: str, value: str) -> None:
-    """Refuse an entry that a `# key: value` line could not give back."""
+    """Raise ValueError for an entry that cannot be stored in a comment line `# key: value`."""
     if not key or key != key.strip() or ":" in key or key.lower() in RESERVED:
         raise ValueError(
             f"meta key {key!r} must be a plain word other than {', '.join(sorted(RESERVED))}"

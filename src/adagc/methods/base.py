@@ -59,7 +59,7 @@ class Method(nn.Module, ABC):
         require(self, task)
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Build tables, further networks and other state; called once, before training or resuming."""
+        """Build tables and further networks; called once, before training or resuming."""
         self.check(task)
 
     @abstractmethod

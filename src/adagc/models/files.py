@@ -48,7 +48,7 @@ def save_model(
     """Write both files; another process reading meanwhile gets the old pair or an error.
 
     Args:
-        folder: Where to write, created if it does not exist; a dictionary gets the two files by name.
+        folder: Where to write, created if need be; a dictionary gets the two files by name.
         classifier: The network to save; not changed.
         extra: More values to store in model.json.
     """

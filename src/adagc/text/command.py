@@ -28,14 +28,18 @@ _LISTS = (".txt", ".csv", ".tsv")
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Which classes the embeddings hold to be related."""
+    """Which classes are related, judged by the embeddings of their names."""
 
     classes: tuple[str, ...]
-    cosine: NDArray[np.float64]  # (C, C) after centring
-    share: NDArray[np.float64]  # (C, C) S, as LCR uses it
+    cosine: NDArray[np.float64]  # (C, C) cosine similarity after centring, see `cosines`
+    share: NDArray[np.float64]  # (C, C) the matrix S of the method LCR, see `correlation`
 
     def of(self, row: int, count: int = 3) -> list[tuple[str, float, float]]:
-        """(class, cosine, share in S) of the nearest related classes, best first."""
+        """The `count` classes most related to class number `row`, the closest first.
+
+        Returns:
+            For each its name, cosine similarity and share in S; unrelated classes are left out.
+        """
         order = np.argsort(-self.share[row], kind="stable")[:count]
         return [
             (self.classes[i], float(self.cosine[row, i]), float(self.share[row, i]))
@@ -44,25 +48,25 @@ class Neighbours:
         ]
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
-        """JSON-ready."""
+        """The related classes of each class, as values that `json` can write."""
         return {
             name: [
-                {"class": other, "cosine": round(cosine, 4), "share": round(share, 4)}
-                for other, cosine, share in self.of(row)
+                {"class": related, "cosine": round(cosine, 4), "share": round(share, 4)}
+                for related, cosine, share in self.of(row)
             ]
             for row, name in enumerate(self.classes)
         }
 
     def table(self) -> Table:
-        """For the terminal."""
+        """The related classes of each class, as a table for the terminal."""
         from rich.table import Table
-        from rich.text import Text  # names as they are: a "[" in one is not markup
+        from rich.text import Text  # prints a "[" in a name instead of reading it as markup
 
         table = Table(header_style="bold")
         table.add_column("class")
         table.add_column("nearest classes (cosine after centring)")
         for row, name in enumerate(self.classes):
-            near = "; ".join(f"{other} {cosine:.2f}" for other, cosine, _ in self.of(row))
+            near = "; ".join(f"{related} {cosine:.2f}" for related, cosine, _ in self.of(row))
             table.add_row(Text(name), Text(near or "none"))
         return table
 
@@ -70,14 +74,14 @@ class Neighbours:
 def embed_file(
     classes: str, out: Path, *, encoder: str = MINILM, template: str = TEMPLATE
 ) -> Neighbours:
-    """Write the embeddings of class names and tell which classes they bring together.
+    """Write the embeddings of class names, and return which classes they show to be related.
 
     Args:
-        classes: Names with commas between them (quote one that has a comma itself), or a file: one
-            name per line, or a label file.
+        classes: Names with commas between them (put a name that contains a comma in quotation
+            marks), or the path of a file with one name per line or of a label file.
         out: The file to write, .csv or .safetensors.
         encoder: See `adagc.text.embed`.
-        template: The sentence around a name.
+        template: Sentence that is embedded in place of a name; it contains {name}.
     """
     if out.suffix.lower() not in (".csv", ".safetensors"):
         raise UsageError(f"{out} must end with .csv or .safetensors: rename it")
@@ -93,14 +97,15 @@ def embed_file(
 
 
 def class_names(told: str) -> tuple[str, ...]:
-    """The names in a list, in a file of names, or in a label file."""
+    """The class names in a comma-separated list, or in the file of names or labels at a path."""
     path = Path(told)
     if path.is_file():
         names = _names_of(path)
     elif path.suffix.lower() in _LISTS:
         raise DataError(f"{path}: there is no such file: give a file of names, or the names")
     else:
-        names = tuple(name.strip() for name in next(csv.reader([told], skipinitialspace=True), []))
+        cells = next(csv.reader([told], skipinitialspace=True), [])
+        names = tuple(name.strip() for name in cells)
     if not names:
         raise UsageError("there is no class to embed: name at least one")
     try:
@@ -111,18 +116,19 @@ def class_names(told: str) -> tuple[str, ...]:
 
 
 def _names_of(path: Path) -> tuple[str, ...]:
+    """The class names in a file: one name per line, or a label file."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
-    told = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if told and _LABEL_FILE.match(told[0]):
+    names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if names and _LABEL_FILE.match(names[0]):
         return read_labels(path).classes
-    return tuple(told)
+    return tuple(names)
 
 
 def _called(encoder: str) -> str:
-    """The encoder as the file should name it: without the folders of this machine."""
+    """The name of the encoder for the file: of a checkpoint the file name without its folders."""
     return "all-MiniLM-L6-v2" if encoder.lower() == MINILM else Path(encoder).name
 
 

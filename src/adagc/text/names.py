@@ -1,4 +1,4 @@
-"""Class names as people spell them, and the sentence that an encoder reads instead of a name."""
+"""Compare class names in different spellings, and make the sentences that are embedded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _PLACE = "{name}"
 
 
 def same_name(name: str) -> str:
-    """What is left of a name when case, blanks, hyphens and other signs do not matter.
+    """A form of a name that is the same for all its spellings.
+
+    Upper and lower case, spaces, hyphens and other punctuation make no difference.
 
     >>> same_name("Bare-soil") == same_name("bare_soil") == same_name("BareSoil")
     True
@@ -24,9 +26,9 @@ def same_name(name: str) -> str:
 
 
 def locate(classes: Sequence[str], known: Sequence[str]) -> list[int | None]:
-    """The place of each class among the known names, None where it is not there.
+    """The position of each class among the known names; None for a class that is not among them.
 
-    The very spelling wins; another one counts only if no two known names fit it.
+    The exact spelling is preferred. Another spelling counts only if it matches just one known name.
     """
     exact = {name: place for place, name in enumerate(known)}
     loose: dict[str, int | None] = {}
@@ -36,14 +38,14 @@ def locate(classes: Sequence[str], known: Sequence[str]) -> list[int | None]:
 
 
 def closest(name: str, known: Sequence[str]) -> str | None:
-    """The known name that was probably meant."""
-    spelled = {same_name(other): other for other in known}
-    near = suggest.closest(same_name(name), spelled)
-    return None if near is None else spelled[near]
+    """The known name that is most similar to `name`; None if none is similar."""
+    spellings = {same_name(known_name): known_name for known_name in known}
+    near = suggest.closest(same_name(name), spellings)
+    return None if near is None else spellings[near]
 
 
 def spoken(name: str) -> str:
-    """A name as one would say it: no underscores, hyphens or capitals inside a word.
+    """A name as separate words: no underscores, hyphens or capital letters inside a word.
 
     >>> spoken("bare-soil"), spoken("BareLand"), spoken("Inland waters")
     ('bare soil', 'Bare Land', 'Inland waters')
@@ -53,7 +55,7 @@ def spoken(name: str) -> str:
 
 
 def prompts(names: Sequence[str], template: str = TEMPLATE) -> list[str]:
-    """The sentence of each name."""
+    """The sentence to embed for each name: the template with the name in place of {name}."""
     if _PLACE not in template:
         raise UsageError(f"the template {template!r} has no place for the name: add {_PLACE}")
     return [template.replace(_PLACE, spoken(name)) for name in names]

@@ -1,8 +1,8 @@
-"""From embeddings of class names to a matrix that says which classes belong together.
+"""Similarity of classes, computed from the embeddings of their names.
 
-The embeddings of short names in the same sentence point almost the same way, so their cosines are
-all large and nearly equal: taken as they are they would tie every class to every other. What tells
-the names apart is what is left of them once their mean is subtracted.
+The embeddings of short names in the same sentence have almost the same direction, so that their
+cosine similarities are all large and nearly equal, as if every class were related to every other.
+The mean is therefore subtracted from the embeddings first; the rest shows how names differ.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_NOTHING = 1e-6  # of a length or cosine that is a rounding error
+_NOTHING = 1e-6  # smaller (relative) lengths and cosines are rounding errors and count as 0
 
 
 def cosines(embeddings: ArrayLike) -> NDArray[np.float64]:
-    """(C, C) cosines between the embeddings after centring: ê_c = e_c - mean(e).
+    """Cosine similarities, (C, C), between the embeddings after centring: ê_c = e_c - mean(e).
 
-    A class whose embedding is the mean itself is like no other: its row and column are 0.
+    Row and column of a class whose embedding equals the mean are 0.
     """
     e = np.asarray(embeddings, dtype=np.float64)
     centred = e - e.mean(axis=0)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
-    there = length > _NOTHING * np.linalg.norm(e, axis=1).max(initial=0.0)
-    unit = np.divide(centred, length, out=np.zeros_like(centred), where=there)
+    nonzero = length > _NOTHING * np.linalg.norm(e, axis=1).max(initial=0.0)
+    unit = np.divide(centred, length, out=np.zeros_like(centred), where=nonzero)
     similar: NDArray[np.float64] = unit @ unit.T
     return similar
 
@@ -30,7 +30,8 @@ def cosines(embeddings: ArrayLike) -> NDArray[np.float64]:
 def correlation(embeddings: ArrayLike) -> NDArray[np.float64]:
     """S, (C, C): S_cc' = max(0, cos(ê_c, ê_c')) for c' ≠ c and 0 for c' = c, rows summing to 1.
 
-    The row of a class without a similar one is 0.
+    This is the matrix with which the method LCR relates classes. The row of a class to which no
+    other is similar is 0.
     """
     similar = cosines(embeddings)
     similar[similar < _NOTHING] = 0

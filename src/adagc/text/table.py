@@ -16,15 +16,16 @@ _FILE = "class_names.safetensors"
 
 @cache
 def shipped_table() -> Embeddings:
-    """All of them, with their encoder and template."""
+    """All embeddings that come with adagc; their encoder and template are in `meta`."""
     with resources.as_file(resources.files("adagc.text").joinpath(_FILE)) as path:
         return read_embeddings(path)
 
 
 def shipped(classes: Sequence[str]) -> NDArray[np.float32] | None:
-    """(C, D) embeddings of these class names, or None if one of them is not among the shipped.
+    """The shipped embeddings of these class names, (C, D); None if one of them is missing.
 
-    There are the 19 classes of refined BigEarthNet, which the synthetic scenes have too, and the
-    17 of AID-multilabel and UC Merced. Spelling matters as little as in `read_text`.
+    The table has the 19 classes of refined BigEarthNet, which are also those of the synthetic
+    scenes, and the 17 classes of AID-multilabel and UC Merced. Different spellings are accepted as
+    in `read_text`.
     """
     return shipped_table().rows(classes)

@@ -1,1 +1,1 @@
-"""A look at data before work begins."""
+"""Checks of images and labels before training: the command `adagc inspect`."""

@@ -1,4 +1,4 @@
-"""A look at data before work begins: what is there, and what will make trouble."""
+"""Check images and labels before training: what there is, and what will cause problems."""
 
 from __future__ import annotations
 
@@ -45,48 +45,60 @@ def inspect(
     std: Sequence[float] | None = None,
     bands: Sequence[str] | None = None,
 ) -> Inspection:
-    """Decode everything once and report; nothing is written, and bad files do not stop it.
+    """Decode every image once and report; nothing is written, and unreadable files do not stop it.
 
     Args:
-        root: A folder of images, or a copy of any data set that recognises itself.
-        labels: Observed labels to hold against the images.
-        truth: Complete labels; None: the table of a published collection.
-        size: Side length the images are going to be resized to.
-        mean: Statistics of pretrained weights that are going to be used, one value per band.
-        std: Likewise.
+        root: A folder of images, an array file, or a copy of a published data set.
+        labels: Observed labels to compare with the images.
+        truth: Complete labels; None means the table that comes with a published data set, if any.
+        size: Height and width in pixels that training will resize the images to; None: no check.
+        mean: Mean of each band that the pretrained weights in use expect; None: no check.
+        std: Standard deviation of each band that these weights expect.
         bands: Names of the bands.
     """
     root = Path(root)
-    found = _recognise(root)
-    truth = found.truth if truth is None else truth
-    if found.images is not None:
-        images = _look_at_scenes(found.images(bands))
+    source = _recognise(root)
+    truth = source.truth if truth is None else truth
+    if source.images is not None:
+        images = _look_at_scenes(source.images(bands))
     else:
-        images = look_at_files(found.place, find_images(found.place, found.folders), bands)
+        images = look_at_files(source.place, find_images(source.place, source.folders), bands)
     observed, clean = _look_at_labels(labels, images.names), _look_at_labels(truth, images.names)
     warnings = image_warnings(images, size)
     if images.statistics is not None and mean is not None and std is not None:
         warnings += unit_warnings(images.statistics, images.bands, mean, std)
     warnings += [*label_warnings("labels", observed), *label_warnings("truth", clean)]
-    return Inspection(str(root), found.kind, images, observed, clean, tuple(warnings))
+    return Inspection(str(root), source.kind, images, observed, clean, tuple(warnings))
 
 
 def _recognise(root: Path) -> Recognised:
-    """What is there; whichever data set was added last is asked first: it knows a special case."""
+    """Which data set is at this path; a plain folder of images if none recognises it.
+
+    Data sets that were registered last are asked first, as they are the more special ones.
+    """
     for entry in reversed(registry().values()):
-        found = entry.recognise(root)
-        if found is not None:
-            return found
+        recognised = entry.recognise(root)
+        if recognised is not None:
+            return recognised
     return Recognised(DEFAULT, root)
 
 
 def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None = None) -> Images:
-    """Decode every file once; statistics are of the values in the files, before any resizing."""
+    """Decode every file once and summarise what the files hold.
+
+    The statistics are of the values in the files, before any resizing.
+
+    Args:
+        root: The folder.
+        files: Paths relative to `root`.
+        bands: Names of the bands; two or four names keep a band that is declared transparency.
+    """
     if not files:
         raise DataError(f"{root}: no images found; check the path")
     alpha = bands is not None and len(bands) in (2, 4)
 
-    def one(file: str) -> tuple[Shape, np.dtype[Any], Moments] | str:
+    def decode(file: str) -> tuple[Shape, np.dtype[Any], Moments] | str:
+        """Shape, dtype and moments of one file, or why it cannot be read."""
         try:
             image: NDArray[Any] = read_image(root / file, alpha=alpha)
         except DataError as error:
@@ -101,12 +113,12 @@ def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None 
     unreadable: dict[str, str] = {}
     broken: list[str] = []
     with ThreadPoolExecutor(WORKERS) as pool, progress("reading images", len(files)) as advance:
-        for file, seen in zip(files, pool.map(one, files), strict=True):
+        for file, decoded in zip(files, pool.map(decode, files), strict=True):
             advance(1)
-            if isinstance(seen, str):
-                unreadable[file] = seen
+            if isinstance(decoded, str):
+                unreadable[file] = decoded
                 continue
-            shape, dtype, moments = seen
+            shape, dtype, moments = decoded
             shapes[shape] += 1
             dtypes[dtype.name] += 1
             if (moments.count < moments.seen).any():
@@ -144,6 +156,7 @@ def duplicates(root: Path, files: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _look_at_scenes(scenes: SceneDataset) -> Images:
+    """The same summary as `look_at_files`, for images that are not files of their own."""
     same: defaultdict[bytes, list[str]] = defaultdict(list)
     broken = []
     for row, name in enumerate(scenes.names):
@@ -164,6 +177,7 @@ def _look_at_scenes(scenes: SceneDataset) -> Images:
 
 
 def _look_at_labels(source: Path | LabelTable | None, names: Sequence[str]) -> Labels | None:
+    """Count the labels of the images `names`; rows and images without a partner are listed."""
     if source is None:
         return None
     table = source if isinstance(source, LabelTable) else read_labels(source)

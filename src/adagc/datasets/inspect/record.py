@@ -1,4 +1,4 @@
-"""What an inspection found: the record, its warnings, and its tables."""
+"""The result of `adagc inspect`: the data of the report, its warnings and its tables."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from adagc.images.moments import BandStatistics
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-TINY = 32  # pixels: below this most backbones have nothing left after their last stage
-SHOWN = 12  # rows of a table that could be endless
+TINY = 32  # pixels: smaller images leave most backbones an empty map after their last stage
+SHOWN = 12  # rows printed of a table that may have very many
 
 
 @dataclass(frozen=True)
 class Images:
-    """What the files hold."""
+    """Summary of the image files, or of the rows of an array."""
 
-    names: tuple[str, ...]  # of the readable ones
-    shapes: dict[tuple[int, ...], int]  # shape of one image to how many have it
-    dtypes: dict[str, int]
+    names: tuple[str, ...]  # names of the readable images
+    shapes: dict[tuple[int, ...], int]  # shape of one image -> number of images with it
+    dtypes: dict[str, int]  # dtype -> number of images with it
     bands: tuple[str, ...]
     statistics: BandStatistics | None  # of the images with the most common number of bands
-    unreadable: dict[str, str]  # file to reason
+    unreadable: dict[str, str]  # file -> reason
     broken: tuple[str, ...]  # images with NaN or infinite values
     duplicates: tuple[tuple[str, ...], ...]  # groups of identical files
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What a label table says about them."""
+    """Summary of a label table, compared with the images."""
 
-    source: str
-    counts: dict[str, int]  # class to images
-    cardinality: dict[int, int]  # labels per image to images
-    images_without: tuple[str, ...]
-    labels_without: tuple[str, ...]
+    source: str  # file of the table
+    counts: dict[str, int]  # class -> number of images with it
+    cardinality: dict[int, int]  # number of labels of an image -> number of such images
+    images_without: tuple[str, ...]  # images that have no row in the table
+    labels_without: tuple[str, ...]  # rows of the table that have no image
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that `adagc inspect` has to say."""
+    """Everything that `adagc inspect` reports."""
 
     root: str
-    kind: str  # what it is, in a few words
+    kind: str  # name of the data set that the path was recognised as
     images: Images
     labels: Labels | None
     truth: Labels | None
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The report as values that `json` can write."""
         images = self.images
         return {
             "root": self.root,
@@ -84,86 +84,89 @@ def _labels_dict(labels: Labels | None) -> dict[str, Any] | None:
 
 
 def image_warnings(images: Images, size: int | None) -> list[str]:
-    """What about the files will make trouble."""
-    found = []
+    """One line for each problem of the images; `size` is what they will be resized to, if known."""
+    warnings = []
     if images.unreadable:
-        found.append(f"{len(images.unreadable)} files cannot be read: {_some(images.unreadable)}")
+        files = _examples(images.unreadable)
+        warnings.append(f"{len(images.unreadable)} files cannot be read: {files}")
     if len({shape[0] for shape in images.shapes}) > 1:
-        found.append("images have different numbers of bands; keep one kind per folder")
+        warnings.append("images have different numbers of bands; keep one kind per folder")
     depths = {"float" if name.startswith("float") else name for name in images.dtypes}
     if len(depths) > 1:
-        found.append(f"images have different depths ({', '.join(sorted(depths))}); convert them")
+        warnings.append(f"images have different depths ({', '.join(sorted(depths))}); convert them")
     pictures = {shape: n for shape, n in images.shapes.items() if len(shape) == 3}
     tiny = sum(n for shape, n in pictures.items() if min(shape[1:]) < TINY)
     if tiny:
-        found.append(f"{tiny} images are smaller than {TINY} pixels")
+        warnings.append(f"{tiny} images are smaller than {TINY} pixels")
     small = sum(n for shape, n in pictures.items() if size and max(shape[1:]) < size)
     if small:
-        found.append(f"{small} images are enlarged to {size} pixels, which adds no detail")
-    return found + _value_warnings(images) + _duplicate_warnings(images)
+        warnings.append(f"{small} images are enlarged to {size} pixels, which adds no detail")
+    return warnings + _value_warnings(images) + _duplicate_warnings(images)
 
 
 def _value_warnings(images: Images) -> list[str]:
     measured = images.statistics
     if measured is None:
         return ["no image could be read"]
-    found = list(measured.notes)
+    warnings = list(measured.notes)
     if images.broken:
-        found.append(
+        warnings.append(
             f"{len(images.broken)} images hold NaN or infinite values, which end training: "
-            + _some(images.broken)
+            + _examples(images.broken)
         )
     for band, lost, full in zip(images.bands, measured.nonfinite, measured.saturated, strict=True):
         if lost > 0:
             share = f"{lost:.2%}" if lost >= 1e-4 else "less than 0.01%"
-            found.append(f"band {band}: {share} of the values are NaN or infinite")
+            warnings.append(f"band {band}: {share} of the values are NaN or infinite")
         if full > 0.25:
-            found.append(f"band {band}: {full:.0%} of the values are at the top of their range")
-    return found
+            warnings.append(f"band {band}: {full:.0%} of the values are at the top of their range")
+    return warnings
 
 
 def _duplicate_warnings(images: Images) -> list[str]:
-    spare = sum(len(group) - 1 for group in images.duplicates)
-    if not spare:
+    copies = sum(len(group) - 1 for group in images.duplicates)
+    if not copies:
         return []
-    share = spare / (len(images.names) + len(images.unreadable))
-    kind = "most images are" if share > 0.5 else f"{spare} images are"
-    found = [f"{kind} copies of another one: {_some(images.duplicates[0])}"]
+    share = copies / (len(images.names) + len(images.unreadable))
+    kind = "most images are" if share > 0.5 else f"{copies} images are"
+    warnings = [f"{kind} copies of another one: {_examples(images.duplicates[0])}"]
     across = sum(len({_top(file) for file in group}) > 1 for group in images.duplicates)
     if across:
-        found.append(f"{across} groups of copies lie across top folders: a split may leak")
-    return found
+        warnings.append(f"{across} groups of copies lie across top folders: a split may leak")
+    return warnings
 
 
 def _top(file: str) -> str:
+    """The first folder of a relative path, "" if it has none."""
     first, slash, _ = file.partition("/")
     return first if slash else ""
 
 
 def label_warnings(what: str, labels: Labels | None) -> list[str]:
-    """What about a label table will make trouble; `what` is its part, labels or truth."""
+    """One line for each problem of a label table; `what` is "labels" or "truth"."""
     if labels is None:
         return []
-    found = []
+    warnings = []
     if labels.images_without:
-        n, some = len(labels.images_without), _some(labels.images_without)
-        found.append(f"{what}: {n} images have no row: {some}")
+        n, examples = len(labels.images_without), _examples(labels.images_without)
+        warnings.append(f"{what}: {n} images have no row: {examples}")
     if labels.labels_without:
-        n, some = len(labels.labels_without), _some(labels.labels_without)
-        found.append(f"{what}: {n} rows have no image: {some}")
+        n, examples = len(labels.labels_without), _examples(labels.labels_without)
+        warnings.append(f"{what}: {n} rows have no image: {examples}")
     empty = [name for name, count in labels.counts.items() if count == 0]
     if empty:
-        found.append(f"{what}: no image of {_some(empty)}")
-    return found
+        warnings.append(f"{what}: no image of {_examples(empty)}")
+    return warnings
 
 
-def _some(names: Iterable[str]) -> str:
+def _examples(names: Iterable[str]) -> str:
+    """The first three names, with dots if there are more."""
     listed = list(names)
     return ", ".join(listed[:3]) + (", ..." if len(listed) > 3 else "")
 
 
 def render(inspection: Inspection) -> RenderableType:
-    """Tables for a terminal."""
+    """The report as tables for a terminal."""
     from rich.console import Group
     from rich.text import Text
 

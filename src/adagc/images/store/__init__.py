@@ -1,1 +1,1 @@
-"""Images decoded once, in one memory-mapped array per folder and size."""
+"""The cache of decoded images: one memory-mapped array per folder and image size."""

@@ -1,4 +1,4 @@
-"""Filling an image cache: what still holds is copied, the rest is decoded side by side."""
+"""Fill an image cache: rows of unchanged files are copied, other files are decoded in parallel."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from adagc.images.progress import progress
 from adagc.images.store.index import Index, Peek, Stamp, map_array, publish
 from adagc.images.store.moments import new_moments, write_moments
 
-CHUNK: Final = 512  # images between two flushes: what a killed build can lose
+CHUNK: Final = 512  # images between two flushes to disk: a killed build loses at most these
 WORKERS: Final = min(8, os.cpu_count() or 1)
 
 
 def build(
     root: Path, stamps: list[Stamp], folder: Path, old: Index | None, size: int | None, alpha: bool
 ) -> Index:
-    """Write a new array and publish it; the caller holds the folder's lock.
+    """Write a new array and make it the current one; the caller must hold the lock of the folder.
 
     Args:
         root: Folder of the source files.
-        stamps: The files as they are now.
-        folder: Where the cache is.
-        old: The published state, whose rows are taken over where they still hold.
-        size: Side length, None to choose one.
-        alpha: Keep bands declared as transparency.
+        stamps: Path, size and modification time of each source file.
+        folder: Folder of the cache.
+        old: The current state, whose rows are copied for files that did not change; None if there
+            is none.
+        size: Height and width of the stored images in pixels; None to choose one.
+        alpha: Keep bands that files declare to be transparency.
     """
     peeks = _peek_all(root, stamps, old, alpha)
     if not peeks:
@@ -68,7 +69,7 @@ def build(
 def _peek_all(root: Path, stamps: list[Stamp], old: Index | None, alpha: bool) -> dict[Stamp, Peek]:
     """Shape and dtype of every file whose header can be read."""
 
-    def one(stamp: Stamp) -> Peek | None:
+    def peek_file(stamp: Stamp) -> Peek | None:
         if old is not None and stamp in old.peeks:
             return old.peeks[stamp]
         try:
@@ -77,21 +78,24 @@ def _peek_all(root: Path, stamps: list[Stamp], old: Index | None, alpha: bool) -
             return None
 
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = zip(stamps, pool.map(one, stamps), strict=True)
-        return {stamp: seen for stamp, seen in found if seen is not None}
+        pairs = zip(stamps, pool.map(peek_file, stamps), strict=True)
+        return {stamp: peeked for stamp, peeked in pairs if peeked is not None}
 
 
 def agree(peeks: dict[Stamp, Peek]) -> tuple[int, np.dtype[Any]]:
-    """The band count and dtype that all files share; a mix is an error with two examples."""
+    """The number of bands and the dtype that all files have in common.
+
+    Float dtypes may be mixed. Any other mixture is a DataError that names two files.
+    """
     bands: dict[int, str] = {}
     depths: dict[str, str] = {}
     for (file, _, _), (shape, dtype) in peeks.items():
         bands.setdefault(shape[0], file)
-        # floats of any length mix; an 8-bit picture among 16-bit ones has another scale
+        # floats of any precision may be mixed; 8-bit and 16-bit images differ in scale
         depths.setdefault("float" if dtype.kind == "f" else dtype.name, file)
-    for what, seen in (("bands", bands), ("depths", depths)):
-        if len(seen) > 1:
-            (a, first), (b, second) = list(seen.items())[:2]
+    for what, examples in (("bands", bands), ("depths", depths)):
+        if len(examples) > 1:
+            (a, first), (b, second) = list(examples.items())[:2]
             raise DataError(
                 f"images of different {what}: {first} has {a}, {second} has {b}; "
                 f"keep one kind per folder or convert them"
@@ -100,7 +104,7 @@ def agree(peeks: dict[Stamp, Peek]) -> tuple[int, np.dtype[Any]]:
 
 
 def common_side(shapes: Sequence[Shape]) -> int:
-    """The side all images share, otherwise the median side, at most 256."""
+    """The side length if all images are squares of one size, else the median side, at most 256."""
     if len({shape[1:] for shape in shapes}) == 1 and shapes[0][1] == shapes[0][2]:
         return shapes[0][1]
     sides = np.array([shape[1:] for shape in shapes])
@@ -110,13 +114,16 @@ def common_side(shapes: Sequence[Shape]) -> int:
 def _donors(
     folder: Path, old: Index | None, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Iterator[tuple[NDArray[Any], dict[Stamp, int]]]:
-    """Arrays that hold finished rows of the wanted shape: the published one, killed builds."""
+    """Arrays from which finished rows of this shape and dtype can be copied, with their rows.
+
+    These are the current array and those of builds that were killed.
+    """
     if old is not None and old.array.shape[1:] == shape and old.array.dtype == dtype:
         yield old.array, old.rows
     for journal in folder.glob("images-*.jsonl"):
         done: dict[Stamp, int] = {}
         for line in journal.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):  # a torn last line
+            with contextlib.suppress(ValueError):  # the last line may be incomplete
                 file, length, mtime, row = json.loads(line)
                 done[file, length, mtime] = row
         with contextlib.suppress(OSError, ValueError):
@@ -126,9 +133,11 @@ def _donors(
 
 
 def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
+    """Create a .npy file of this shape, with its disk space reserved, and map it for writing."""
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
     if hasattr(os, "posix_fallocate"):
-        # a full disk must be an error now: written through a map later, it would kill the process
+        # The space is reserved now because writing to a memory map on a full disk would kill the
+        # process without an error message.
         try:
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -150,9 +159,20 @@ def _fill(
     journal: TextIO,
     alpha: bool,
 ) -> Iterator[Stamp]:
-    """Write every row, by copy or by decoding; yield the files that cannot be decoded."""
+    """Write every row of the array, and yield the files that cannot be decoded.
 
-    def one(item: tuple[Stamp, int]) -> bool:
+    Args:
+        array: The new array, (N, bands, H, W).
+        kept: Receives the moments of every image, (N, bands, 6).
+        root: Folder of the source files.
+        rows: The row of each file.
+        donors: Arrays from which rows can be copied; see `_donors`.
+        journal: Receives one line for every row that is safely on disk.
+        alpha: Keep bands that files declare to be transparency.
+    """
+
+    def write_row(item: tuple[Stamp, int]) -> bool:
+        """Copy or decode one image; False if it cannot be decoded."""
         stamp, row = item
         copies = (source[done[stamp]] for source, done in donors if done.get(stamp, -1) >= 0)
         image: NDArray[Any] | None = next(copies, None)
@@ -162,17 +182,17 @@ def _fill(
         except DataError:
             return False
         array[row] = image
-        kept[row] = tally_images(array[row : row + 1])[0]  # of what is stored, in its dtype
+        kept[row] = tally_images(array[row : row + 1])[0]  # measured on the values as stored
         return True
 
     items = list(rows.items())
     with ThreadPoolExecutor(WORKERS) as pool, progress("decoding images", len(items)) as advance:
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]
-            good = list(pool.map(one, chunk))
+            written = list(pool.map(write_row, chunk))
             array.flush()
-            for (stamp, row), fine in zip(chunk, good, strict=True):
-                if fine:
+            for (stamp, row), success in zip(chunk, written, strict=True):
+                if success:
                     journal.write(json.dumps([*stamp, row]) + "\n")
                 else:
                     yield stamp
@@ -181,7 +201,13 @@ def _fill(
 
 
 def complain(root: Path, bad: Sequence[str], total: int) -> None:
-    """Raise if there are unreadable files."""
+    """Raise a DataError if there are unreadable files.
+
+    Args:
+        root: Folder of the files.
+        bad: The unreadable files.
+        total: Number of all files.
+    """
     if bad:
         names = ", ".join(bad[:3]) + (", ..." if len(bad) > 3 else "")
         raise DataError(

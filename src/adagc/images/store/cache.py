@@ -1,10 +1,10 @@
-"""Images decoded once: one memory-mapped array per folder and size.
+"""Open the cache of decoded images: one memory-mapped array per folder and image size.
 
-A published array is never written to again. When source files change, the rows that still hold
-are copied into a new array, the others are decoded, and the index is replaced in one step; so a
-reader sees the old state or the new one. Mean and spread of each image are kept beside the array:
-statistics of any split read no pixel. A build that was killed leaves a journal of the rows it had
-flushed, and the next build takes those over.
+An array that an index names is never changed. When source files change, a new array is built: rows
+of unchanged files are copied, other files are decoded, and then the index is replaced atomically,
+so that a reader sees either the old or the new state. The moments of each image are stored beside
+the array, so that statistics of any split can be computed without reading pixels. A build that is
+killed leaves a journal of the rows that were written, which the next build copies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from adagc.images.store.place import default_base, locked, open_folder
 
 
 class ImageCache:
-    """Decoded images of one folder, rows in the order of `files`."""
+    """Decoded images of one folder; image i is the file `files[i]`.
+
+    Args:
+        path: The .npy file of the array.
+        array: The array in this file, (rows, bands, H, W).
+        files: Relative path of the source file of each image.
+        rows: The row of the array that holds each image.
+    """
 
     def __init__(
         self, path: Path, array: NDArray[Any], files: Sequence[str], rows: NDArray[np.int64]
@@ -48,24 +55,24 @@ class ImageCache:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the source files."""
+        """The dtype of the values, which is that of the source files."""
         return self._array.dtype
 
     def __len__(self) -> int:
         return len(self.files)
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """A fresh (len(rows), bands, H, W) array."""
+        """The values of these images in a new array, (len(rows), bands, H, W)."""
         return np.take(self._array, self._rows[rows], axis=0)
 
     def moments(self, rows: NDArray[np.int64]) -> Moments:
-        """Of these images, from what was kept when they were decoded."""
+        """The combined moments of these images, from those stored when they were decoded."""
         if self._moments is None:
             self._moments = read_moments(self.path, self._array)
         return summed(self._moments, self._rows[rows], self.shape[1] * self.shape[2])
 
     def __getstate__(self) -> dict[str, Any]:
-        # a worker process maps the file itself instead of receiving gigabytes
+        # a worker process maps the file again, so that the array need not be sent to it
         return {"path": self.path, "files": self.files, "_rows": self._rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -83,16 +90,17 @@ def open_cache(
     skip_unreadable: bool = False,
     alpha: bool = False,
 ) -> ImageCache:
-    """The decoded images of `files`, building or mending the cache where needed.
+    """Open the decoded images of `files`; the cache is built or updated if needed.
 
     Args:
         root: Folder of the source files.
         files: Paths relative to `root`.
-        size: Side length of the square images; None: the common size if all files share one,
-            otherwise the median side, at most 256.
-        cache: Where caches live; None: $ADAGC_CACHE, else ~/.cache/adagc.
-        skip_unreadable: Leave out files that cannot be decoded instead of raising.
-        alpha: Keep bands declared as transparency.
+        size: Height and width in pixels that images are resized to. None means the size of the
+            files if all are squares of one size, otherwise their median side, at most 256.
+        cache: Folder that holds all caches; None means $ADAGC_CACHE, or ~/.cache/adagc if that is
+            not set.
+        skip_unreadable: Leave out files that cannot be decoded, instead of raising a DataError.
+        alpha: Keep bands that files declare to be transparency.
     """
     root = Path(root)
     if not files:
@@ -101,12 +109,12 @@ def open_cache(
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:20]
     stamps = stamp_files(root, files)
 
-    # a finished cache may be shared read-only; only building needs a place to write
+    # a finished cache may be on a read-only disk; only building needs a writable folder
     index = read_index((default_base() if cache is None else Path(cache)) / key)
     if index is None or not _holds(index, stamps, root, alpha):
         folder = open_folder(cache, key)
         with locked(folder / "lock"):
-            index = read_index(folder)  # another process may have built it while we waited
+            index = read_index(folder)  # another process may have built it during the wait
             if index is None or not _holds(index, stamps, root, alpha):
                 index = build(root, stamps, folder, index, size, alpha)
     readable = [stamp for stamp in stamps if index.rows[stamp] >= 0]
@@ -117,10 +125,10 @@ def open_cache(
 
 
 def _holds(index: Index, stamps: Sequence[Stamp], root: Path, alpha: bool) -> bool:
-    """Whether the index speaks of exactly these files, and what it calls unreadable still is."""
+    """Whether the index is valid: same files, and those marked unreadable are still unreadable."""
     if index.rows.keys() != set(stamps):
         return False
-    # permissions may have been mended without a new mtime
+    # a file may have become readable without a new modification time: by a change of permissions
     doubtful = [root / stamp[0] for stamp, row in index.rows.items() if row < 0]
     return not any(_readable(path, index.array.shape[-1], alpha) for path in doubtful)
 

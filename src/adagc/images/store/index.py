@@ -1,4 +1,4 @@
-"""The index of an image cache: which row of which array holds which state of which file."""
+"""The index of an image cache: which row of the array holds which version of which file."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 from adagc.errors import DataError
 from adagc.images.decode import Shape
 
-VERSION: Final = 1  # of the folder's layout; another number is rebuilt
+VERSION: Final = 1  # of the cache format; a cache with another number is built again
 
-Stamp = tuple[str, int, int]  # relative path, size in bytes, mtime in ns
-Peek = tuple[Shape, np.dtype[Any]]
+Stamp = tuple[str, int, int]  # relative path, size in bytes, modification time in nanoseconds
+Peek = tuple[Shape, np.dtype[Any]]  # shape and dtype of a source file
 
 
 @dataclass(frozen=True)
 class Index:
-    """What index.json says: the array, and for each source file its row (-1: unreadable)."""
+    """The content of index.json, with the array that it names."""
 
-    path: Path
-    array: NDArray[Any]  # mapped at once: a file in use stays, even when a newer one replaces it
-    rows: dict[Stamp, int]
-    peeks: dict[Stamp, Peek]
+    path: Path  # file of the array
+    array: NDArray[Any]  # mapped when the index is read: it stays usable if the file is replaced
+    rows: dict[Stamp, int]  # row of each source file, -1 if the file is unreadable
+    peeks: dict[Stamp, Peek]  # of the readable files
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """The array of a .npy file without loading it."""
-    # a plain view: results of indexing the memmap class itself are wrapped in Python
+    """Memory-map the array of a .npy file."""
+    # A view as a plain array, because indexing the class np.memmap is slower.
     mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped.view(np.ndarray)
 
 
 def stamp_files(root: Path, files: Sequence[str]) -> list[Stamp]:
-    """The files as they are now."""
+    """Path, size and modification time of each file, by which changes are detected."""
     try:
         stats = [(file, (root / file).stat()) for file in files]
     except OSError as error:
@@ -48,7 +48,7 @@ def stamp_files(root: Path, files: Sequence[str]) -> list[Stamp]:
 
 
 def read_index(folder: Path) -> Index | None:
-    """The published state; None if there is none or it does not fit together."""
+    """Read the current index of a cache folder; None if there is none or it is not valid."""
     try:
         content = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         if content["version"] != VERSION:
@@ -68,7 +68,14 @@ def read_index(folder: Path) -> Index | None:
 
 
 def publish(folder: Path, data: Path, rows: dict[Stamp, int], peeks: dict[Stamp, Peek]) -> None:
-    """Replace the index in one step; the array must be complete and flushed."""
+    """Replace the index atomically; from then on readers use the array in `data`.
+
+    Args:
+        folder: Folder of the cache.
+        data: File of the array, which must be complete and flushed to disk.
+        rows: Row of each source file, -1 if it is unreadable.
+        peeks: Shape and dtype of the readable source files.
+    """
     nothing: Peek = ((0, 0, 0), np.dtype(np.uint8))
     lines = [
         [*stamp, row, *peeks.get(stamp, nothing)[0], peeks.get(stamp, nothing)[1].str]

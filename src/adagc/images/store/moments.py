@@ -1,7 +1,7 @@
-"""What is kept of the values of cached images, in a file beside them.
+"""The file with the moments of cached images, beside the file of the images.
 
-images-1f2e.npy has its moments in moments-1f2e.npy, which is there whole before an index names the
-images. A cache of an older version has none: they are measured when first asked for.
+The moments of images-1f2e.npy are in moments-1f2e.npy, which is complete before an index names the
+images. A cache of an older version has no such file: moments are then measured when first needed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from adagc.images.store.index import map_array
 
 
 def new_moments(array: NDArray[Any]) -> NDArray[Any]:
-    """Room for the moments of images (N, bands, H, W)."""
+    """An empty array for the moments of images (N, bands, H, W): (N, bands, 6)."""
     return np.zeros((*array.shape[:2], KEPT), dtype=kept_dtype(array.dtype))
 
 
 def write_moments(images: Path, kept: NDArray[Any]) -> None:
-    """Write them beside the images, whole or not at all; where that is impossible, not at all."""
+    """Write the moments beside the images, atomically; if that is impossible, do nothing."""
     with (
-        contextlib.suppress(
-            OSError
-        ),  # a full disk, or a cache shared by others: they can do without
+        # The disk may be full or the cache read-only; moments can always be measured again.
+        contextlib.suppress(OSError),
         replacing(_beside(images)) as (temporary,),
         temporary.open("wb") as file,
     ):
@@ -37,16 +36,21 @@ def write_moments(images: Path, kept: NDArray[Any]) -> None:
 
 
 def read_moments(images: Path, array: NDArray[Any]) -> NDArray[Any]:
-    """Those beside the images; if there are none, measured now and written there."""
+    """Read the moments from beside the images; if there are none, measure and write them.
+
+    Args:
+        images: File of the images.
+        array: The images in this file, (N, bands, H, W).
+    """
     kept = new_moments(array)
     with contextlib.suppress(OSError, ValueError):
-        found = map_array(_beside(images))
-        if (found.shape, found.dtype) == (kept.shape, kept.dtype):
-            return found
+        stored = map_array(_beside(images))
+        if (stored.shape, stored.dtype) == (kept.shape, kept.dtype):
+            return stored
     step = max(1, CHUNK_VALUES // math.prod(array.shape[1:]))
     for start in range(0, len(array), step):
         kept[start : start + step] = tally_images(array[start : start + step])
-    if images.exists():  # images that were replaced meanwhile are only in the memory of their users
+    if images.exists():  # a newer build may have deleted the file, while the map is still usable
         write_moments(images, kept)
     return kept
 

@@ -1,4 +1,4 @@
-"""Where caches live, and who may build in them."""
+"""The folder of a cache, and the lock that lets only one process build it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ log = logging.getLogger(__name__)
 
 
 def open_folder(cache: Path | None, key: str) -> Path:
-    """A writable folder for this key; a temporary one, with a warning, if the place is not."""
+    """Make a writable folder for a cache.
+
+    If it cannot be written to, a temporary folder is used, and a warning is logged.
+
+    Args:
+        cache: Folder that holds all caches; None for the default.
+        key: Name of the folder of this cache.
+    """
     base = Path(cache) if cache is not None else default_base()
     folder = base / key
     try:
@@ -31,14 +38,14 @@ def open_folder(cache: Path | None, key: str) -> Path:
 
 
 def default_base() -> Path:
-    """$ADAGC_CACHE, else ~/.cache/adagc."""
+    """The default folder of all caches: $ADAGC_CACHE, or ~/.cache/adagc if that is not set."""
     named = os.environ.get("ADAGC_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "adagc"
 
 
 @functools.cache
 def _temporary_base(base: Path, reason: str) -> Path:
-    # cached by place: one warning and one folder per process
+    # the function is cached, so that there is one warning and one folder per process
     folder = Path(tempfile.mkdtemp(prefix="adagc-cache-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     log.warning(
@@ -52,12 +59,13 @@ def _temporary_base(base: Path, reason: str) -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this path; the system lets go of it when the process dies."""
+    """Hold a lock on this file during the block; it is also released if the process dies."""
     with path.open("a") as file:
         if sys.platform != "win32":
             import fcntl
 
-            # some network disks cannot lock; builds there are still safe, only done twice
+            # Some network disks cannot lock. Then two processes may build the same cache, which is
+            # safe but wastes time.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,15 +1,16 @@
-"""Land-cover maps of invented scenes: which classes meet, how much each covers, where they lie.
+"""Land-cover maps of synthetic scenes: which classes occur together, their areas and positions.
 
 A scene is a square of 1.2 km, like a BigEarthNet patch, sampled on `size` x `size` pixels: a larger
-`size` shows the same landscape more finely. Three steps, vectorised over scenes:
+`size` shows the same landscape more finely. There are three steps, vectorised over scenes:
 
-1. `compose` draws the classes of a scene from a Gaussian copula, so that class frequencies are
-   those asked for while neighbours in the real world stay neighbours (beach and sea, farmland and
-   villages).
-2. Each class draws its share of the area; fields and forests are large, beaches and industry small.
-3. `grow` gives every class, water and settlements first, the pixels where a smooth random field of
-   the class is highest. The fields carry the shape: rivers follow a level line, beaches the shore,
-   farmland the borders of parcels. What is left belongs to the largest class.
+1. `compose` draws the classes of a scene from a Gaussian copula, so that each class has the wanted
+   frequency and classes that are neighbours in the real world occur together (beach and sea,
+   farmland and villages).
+2. `compose` also draws the share of the area of each class; fields and forests are large, beaches
+   and industry small.
+3. `grow` gives every class, water and settlements first, the pixels where a smooth random surface
+   of the class is highest. The surface determines the shape: rivers follow a contour line, beaches
+   the shore, farmland the borders of parcels. The remaining pixels belong to the largest class.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from adagc.images.synthetic.noise import Bytes, Floats, SceneNoise, pixel_centre
 
 
 class Shape(NamedTuple):
-    """Weights of the random fields that decide where a class lies."""
+    """Weights of the random surfaces whose sum decides which pixels a class gets."""
 
-    broad: float = 0.0  # noise of the class alone, at three scales
+    broad: float = 0.0  # broad, medium, fine: surfaces of the class alone, at three scales
     medium: float = 0.0
     fine: float = 0.0
-    coast: float = 0.0  # fields that all classes of a scene share
+    coast: float = 0.0  # this and the following: surfaces that all classes of a scene share
     water: float = 0.0
     town: float = 0.0
     large_parcels: float = 0.0
@@ -37,23 +38,25 @@ class Shape(NamedTuple):
 
 
 class LandCover(NamedTuple):
-    """How often a class occurs and how it lies in the landscape."""
+    """How often a class occurs, how large it is and where it is placed."""
 
     name: str
     support: int  # images with the class among the TRAINING_IMAGES of refined BigEarthNet
     biome: tuple[float, float, float, float]  # loadings of the copula: coast, farm, south, wild
-    extent: float  # relative share of the area where the class occurs
-    rank: int  # 0 is placed first; the last rank shares what is left
+    extent: float  # typical area in scenes with the class, relative to other classes
+    rank: int  # order of placement: 0 first; classes of the last rank divide the remaining pixels
     shape: Shape
 
 
 TRAINING_IMAGES = 237_871
 MEAN_CARDINALITY = 2.9
 MINIMUM_AREA = 0.015  # a class below this share of the pixels is not labelled
-_LEAST_PLANNED = 0.022  # a planned class stays clear of the minimum
-_SEA_ALONE = 0.89  # of the scenes with sea: the flip rate of sea under random choice is only 0.08
-_GRIDS = (6, 9, 17)  # knots per side of broad, medium and fine noise
-_CELLS = 16  # strips, and parcels per strip, before the pattern repeats
+_LEAST_PLANNED = 0.022  # smallest planned area of a class, clearly above MINIMUM_AREA
+# Share of the scenes with sea that show nothing else. It is high because the flip rate of sea, when
+# one label is chosen at random, is only 0.08.
+_SEA_ALONE = 0.89
+_GRIDS = (6, 9, 17)  # knots per side of the broad, medium and fine surfaces
+_CELLS = 16  # number of strips, and of parcels per strip, before the pattern repeats
 
 _WOODS = Shape(broad=1.0, medium=0.6, fine=0.2)
 _OPEN = Shape(broad=1.0, medium=0.5, fine=0.3)
@@ -102,7 +105,8 @@ _LOADINGS = np.array([cover.biome for cover in LAND_COVER], dtype=np.float32)
 _EXTENT = np.array([cover.extent for cover in LAND_COVER], dtype=np.float32)
 _RANK = np.array([cover.rank for cover in LAND_COVER], dtype=np.float32)
 _SHAPE = np.array([cover.shape for cover in LAND_COVER], dtype=np.float32)
-# Ponds, farms, yards, paddocks and copses occur anywhere, mostly too small to be labelled.
+# Classes of which small patches (ponds, farms, yards, paddocks, copses) may occur in any scene,
+# mostly too small to be labelled.
 _SPECKS = np.array([_LAKES, 0, 1, 4, 8, 9, 13], dtype=np.uint8)
 _SPECK_CHANCE = 0.4
 
@@ -110,8 +114,9 @@ _SPECK_CHANCE = 0.4
 def frequencies(temper: float) -> NDArray[np.float64]:
     """Share of scenes that contain each class; their sum is the mean number of labels.
 
-    The frequencies of refined BigEarthNet to the power 1 - temper, scaled back to the same sum:
-    0 keeps them (a beach in 0.3 % of the scenes), 1 makes all classes equally frequent.
+    These are the frequencies of refined BigEarthNet to the power 1 - temper, scaled such that their
+    sum stays the same: 0 keeps them (a beach in 0.3 % of the scenes), 1 makes all classes equally
+    frequent.
     """
     real = np.array([cover.support for cover in LAND_COVER]) / TRAINING_IMAGES
     tempered = real ** (1 - temper)
@@ -122,17 +127,17 @@ def compose(noise: SceneNoise, *, temper: float) -> Floats:
     """Planned share of each class in each scene, (scenes, C), rows sum to one."""
     wanted = frequencies(temper)
     alone = noise.uniform(1)[:, 0] < _SEA_ALONE * wanted[_MARINE]
-    # The other scenes are fewer, so each class has to occur a little more often in them.
+    # Scenes of sea alone have no other class, so these occur more often in the other scenes.
     in_others = wanted.copy()
     in_others[_MARINE] *= 1 - _SEA_ALONE
     in_others /= 1 - _SEA_ALONE * wanted[_MARINE]
     quantiles = [NormalDist().inv_cdf(1 - min(share, 0.99)) for share in in_others]
     own = np.sqrt(1 - (_LOADINGS**2).sum(axis=1))
-    # A plain sum instead of a matrix product: BLAS may round differently for another chunk.
+    # A sum instead of a matrix product, whose rounding may depend on the number of scenes.
     latent = (noise.normal(1, _LOADINGS.shape[1]) * _LOADINGS).sum(axis=2)
     margin = latent + own * noise.normal(len(CLASSES)) - np.array(quantiles, dtype=np.float32)
     present = margin > 0
-    present[np.arange(len(margin)), margin.argmax(axis=1)] = True  # no scene is empty
+    present[np.arange(len(margin)), margin.argmax(axis=1)] = True  # every scene has a class
     present[alone] = np.arange(len(CLASSES)) == _MARINE
     share = np.where(present, _EXTENT * noise.gamma(1.3, len(CLASSES)) + 1e-6, 0)
     share /= share.sum(axis=1, keepdims=True)
@@ -141,7 +146,10 @@ def compose(noise: SceneNoise, *, temper: float) -> Floats:
 
 
 def parcels(noise: SceneNoise, size: int) -> Bytes:
-    """Parcel numbers, (scenes, 2, size, size): large and small fields, strips cut into lengths."""
+    """The parcel number of every pixel, (scenes, 2, size, size), for large and for small parcels.
+
+    Parcels are the pieces of parallel, slightly bent strips.
+    """
     y, x = pixel_centres(size)
     draw = noise.uniform(2, 2)[..., None, None]
     angle = draw[:, :, 0] * np.float32(np.pi)
@@ -158,13 +166,19 @@ def parcels(noise: SceneNoise, size: int) -> Bytes:
 
 
 def grow(noise: SceneNoise, planned: Floats, parcel: Bytes) -> Bytes:
-    """Class of every pixel, (scenes, size, size), with the planned shares and a few specks more."""
+    """The class of every pixel, (scenes, size, size).
+
+    Args:
+        noise: Random numbers of the scenes.
+        planned: Share of each class in each scene, from `compose`.
+        parcel: Parcel numbers, from `parcels`.
+    """
     n, size = len(planned), parcel.shape[-1]
     shared = _shared_fields(noise, planned, parcel)
     own = [noise.normal(len(CLASSES), k, k) for k in _GRIDS]
     speck = _specks(noise, planned, size)
 
-    # Placed in order of rank, then from small to large; the last one is the matrix of the scene.
+    # Classes are placed by rank, then from small to large; the last one fills the remaining pixels.
     order = np.argsort(np.where(planned > 0, _RANK + planned, np.inf), axis=1)
     slots = (planned > 0).sum(axis=1)
     scene = np.arange(n)
@@ -190,7 +204,10 @@ def grow(noise: SceneNoise, planned: Floats, parcel: Bytes) -> Bytes:
 
 
 def _shared_fields(noise: SceneNoise, planned: Floats, parcel: Bytes) -> Floats:
-    """Coast, water, town, large and small parcels, (scenes, 5, pixels)."""
+    """The surfaces that all classes share, (scenes, 5, pixels).
+
+    In this order: coast, water, town, large parcels, small parcels.
+    """
     n, size = len(planned), parcel.shape[-1]
     y, x = pixel_centres(size)
     angle = (noise.uniform(1) * np.float32(2 * np.pi))[:, :, None]
@@ -199,7 +216,7 @@ def _shared_fields(noise: SceneNoise, planned: Floats, parcel: Bytes) -> Floats:
     seaward = (x - 0.5) * np.cos(angle) + (y - 0.5) * np.sin(angle)
     coast = 5 * seaward + 0.5 * broad[:, 0] + 0.2 * medium[:, 0]
     level = broad[:, 1] + 0.3 * medium[:, 1]
-    # Narrow waters may be rivers: the surroundings of a level line rather than of a peak.
+    # Small waters may be rivers: highest along a contour line instead of at a peak.
     river = (planned[:, _LAKES] < 0.2) & (noise.uniform(1)[:, 0] < 0.5)
     water = np.where(river[:, None, None], 1.5 - 4 * np.abs(level), level)
     town = broad[:, 2] + 0.6 * medium[:, 2]
@@ -210,7 +227,11 @@ def _shared_fields(noise: SceneNoise, planned: Floats, parcel: Bytes) -> Floats:
 
 
 def _specks(noise: SceneNoise, planned: Floats, size: int) -> list[tuple[Bytes, NDArray[np.bool_]]]:
-    """Up to two patches per scene, each below the minimum area."""
+    """Up to two small patches per scene, each below the area from which a class is a label.
+
+    Returns:
+        Twice the class of the patch, (scenes,), and its pixels, (scenes, pixels).
+    """
     y, x = pixel_centres(size)
     draw = noise.uniform(2, 5)
     ragged = smooth(noise.normal(2, 17, 17), size)
@@ -219,7 +240,7 @@ def _specks(noise: SceneNoise, planned: Floats, size: int) -> list[tuple[Bytes, 
         row, column, area, choice, chance = draw[:, k].T[:, :, None, None]
         field = -12 * np.hypot(y - row, x - column) + 0.5 * ragged[:, k]
         kind = _SPECKS[(choice[:, 0, 0] * len(_SPECKS)).astype(np.int64)]
-        # Nothing is added where the sea is alone or where the class has its planned place.
+        # No patch is added to scenes that are mostly sea or that contain the class already.
         fits = (planned[:, _MARINE] < 0.5) & (planned[np.arange(len(kind)), kind] == 0)
         wanted = fits & (chance[:, 0, 0] < _SPECK_CHANCE)
         share = np.where(wanted, 0.003 + 0.009 * area[:, 0, 0], 0)
@@ -228,7 +249,7 @@ def _specks(noise: SceneNoise, planned: Floats, size: int) -> list[tuple[Bytes, 
 
 
 def _highest(field: Floats, count: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Marks the `count` pixels with the highest values of each row."""
+    """Mark the `count` pixels with the highest values of each row (more if values are equal)."""
     ordered = np.sort(field, axis=1)
     at = np.minimum(field.shape[1] - count, field.shape[1] - 1)
     threshold = np.take_along_axis(ordered, at[:, None], axis=1)

@@ -1,4 +1,4 @@
-"""Random numbers and smooth random surfaces for invented scenes."""
+"""Random numbers and smooth random surfaces for synthetic scenes."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ Bytes = NDArray[np.uint8]
 
 
 class SceneNoise:
-    """Random numbers for a chunk of scenes, one generator each.
+    """Random numbers for several scenes, with one generator for each scene.
 
-    Scene i sees the same numbers whatever other scenes are built with it, which is what makes a
-    scene a function of (seed, i) alone.
+    Scene i gets the same numbers whichever other scenes are made at the same time, so that a scene
+    depends on the seed and i only.
+
+    Args:
+        seed: Seed of all scenes.
+        indices: Numbers of the scenes.
+        stream: Number of an independent stream; different streams give different numbers.
     """
 
     def __init__(self, seed: int, indices: NDArray[np.int64], *, stream: int) -> None:
         self._generators = [np.random.default_rng([seed, int(i), stream]) for i in indices]
 
     def normal(self, *shape: int) -> Floats:
-        """Standard normal, (scenes, *shape)."""
+        """Standard normal numbers, (scenes, *shape)."""
         return np.stack([g.standard_normal(shape, dtype=np.float32) for g in self._generators])
 
     def uniform(self, *shape: int) -> Floats:
-        """Uniform on [0, 1), (scenes, *shape)."""
+        """Numbers uniform on [0, 1), (scenes, *shape)."""
         return np.stack([g.random(shape, dtype=np.float32) for g in self._generators])
 
     def gamma(self, alpha: float, *shape: int) -> Floats:
-        """Gamma of mean `alpha`, (scenes, *shape)."""
+        """Gamma-distributed numbers with shape parameter and mean `alpha`, (scenes, *shape)."""
         return np.stack(
             [g.standard_gamma(alpha, shape, dtype=np.float32) for g in self._generators]
         )
 
 
 def smooth(knots: Floats, size: int) -> Floats:
-    """Cubic B-spline surface (..., size, size) over white noise (..., k, k), unit variance."""
+    """Smooth random surfaces (..., size, size) of unit variance.
+
+    They are cubic B-splines whose coefficients `knots`, (..., k, k), are independent standard
+    normal numbers; a larger k gives a finer surface.
+    """
     k = knots.shape[-1]
     position = (np.arange(size) + 0.5) / size * (k - 3) + 1
     distance = np.abs(position[:, None] - np.arange(k))
@@ -46,7 +55,7 @@ def smooth(knots: Floats, size: int) -> Floats:
 
 
 def pixel_centres(size: int) -> tuple[Floats, Floats]:
-    """Rows and columns of the pixel centres of a unit square, each (size, size)."""
+    """Row and column coordinates of the pixel centres in a unit square, each (size, size)."""
     centres = (np.arange(size, dtype=np.float32) + np.float32(0.5)) / np.float32(size)
     row = np.repeat(centres[:, None], size, axis=1)
     return row, np.ascontiguousarray(row.T)

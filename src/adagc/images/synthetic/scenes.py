@@ -1,8 +1,8 @@
-"""Invented Sentinel scenes in the shape of refined BigEarthNet, made in seconds, nothing to load.
+"""Synthetic Sentinel scenes that resemble refined BigEarthNet and are generated in seconds.
 
 Scenes have 14 bands, the 19 land-cover classes of refined BigEarthNet, its mean number of labels
-and, as far as `temper` allows, its class frequencies. They serve demonstrations and tests; scores
-on them say nothing about real images.
+and, depending on `temper`, its class frequencies. They are for demonstrations and tests; scores on
+them do not predict scores on real images.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from adagc.images.synthetic.spectra import BANDS, render
 
 _SIZES = range(16, 257)
 _PIXELS_AT_ONCE = 2**17  # about 60 MB of working memory
-_LAYOUT, _APPEARANCE = 0, 1  # random streams: a change of the spectra leaves the maps alone
+# Independent streams of random numbers: a change of the spectra does not change the maps.
+_LAYOUT, _APPEARANCE = 0, 1
 
 
 class SyntheticScenes(SceneDataset):
-    """Invented scenes, held in memory as int16.
+    """Synthetic scenes, generated when the object is made and held in memory as int16.
 
     Radar bands (VV, VH) are in hundredths of a decibel (-1850 is -18.5 dB), optical bands are
     reflectance times 10,000 (2500 is 0.25). Scene `scene_000123` depends on its number, `seed`,
-    `temper`, `size` and `difficulty` alone, not on the other scenes it is built with.
+    `temper`, `size` and `difficulty` alone, not on the other scenes it is made with.
 
     Args:
-        numbers: Which scenes to make; each is a world of its own.
-        size: Pixels per side, 16 to 256; the same landscape, sampled more finely.
-        seed: Another seed, another world.
+        numbers: Numbers of the scenes to make; each number is a different scene.
+        size: Height and width in pixels, 16 to 256; more pixels show the landscape more finely.
+        seed: Seed of all scenes; another seed gives entirely different scenes.
         temper: See `synthetic_collection`.
         difficulty: See `synthetic_collection`.
     """
@@ -67,11 +68,11 @@ class SyntheticScenes(SceneDataset):
             self._images[rows] = render(look, self.maps[rows], parcel, difficulty=difficulty)
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.int16]:
-        """Copies the images out of memory."""
+        """See `SceneDataset.gather`."""
         return self._images[np.asarray(rows, dtype=np.int64)]
 
     def areas(self) -> NDArray[np.float32]:
-        """Share of each scene that each class covers, (N, C), counted on the maps."""
+        """Share of the pixels of each scene that each class covers, (N, C)."""
         flat = self.maps.reshape(len(self), -1)
         cells = flat + np.arange(len(self))[:, None] * len(CLASSES)
         counts = np.bincount(cells.ravel(), minlength=len(self) * len(CLASSES))

@@ -1,10 +1,10 @@
-"""What Sentinel-1 and Sentinel-2 would see of an invented land-cover map.
+"""Render a land-cover map as the values that Sentinel-1 and Sentinel-2 would measure.
 
 Every pixel is a mixture of pure materials (needles, leaves, dry grass, soil, roofs, water, ...)
-with known spectra. A class is a usual mixture; a scene, a parcel and the texture of the class move
-it along four axes: woody or open, needles or leaves, green or dry, bright or dark. So classes
-overlap as they do in the field: a pasture in a dry year resembles natural grassland, and mixed
-forest lies between its two neighbours.
+with known spectra. Each class has a usual mixture, which is changed per scene, per parcel and by
+texture along four axes: woody or open, needles or leaves, green or dry, bright or dark. So classes
+overlap as real ones do: a pasture in a dry year resembles natural grassland, and mixed forest is
+between broad-leaved and coniferous forest.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ BANDS = RADAR + OPTICAL
 WAVELENGTHS = (443, 490, 560, 665, 705, 740, 783, 842, 865, 945, 1610, 2190)  # nm
 RADAR_SCALE = 100  # stored radar values are hundredths of a decibel
 OPTICAL_SCALE = 10_000  # stored optical values are reflectance in ten-thousandths, as in Sentinel-2
-_LOOKS = 5.0  # independent looks of a radar pixel, about those of Sentinel-1 ground-range products
+# Number of independent looks that a radar pixel averages (more looks, less speckle), about that of
+# Sentinel-1 ground-range products.
+_LOOKS = 5.0
 
 
 class Material(NamedTuple):
-    """A pure surface: backscatter in dB (VV, VH), reflectance in per cent, and the four axes."""
+    """A pure material: radar backscatter in dB (VV, VH), reflectance in per cent, and four axes."""
 
     radar: tuple[float, float]
     optical: tuple[float, ...]  # in the order of OPTICAL
-    axes: tuple[float, float, float, float]  # woody, needles, green, bright
+    axes: tuple[float, float, float, float]  # how woody, needle-leaved, green, bright it is
 
 
 MATERIALS = {
@@ -114,13 +116,13 @@ MATERIALS = {
 
 
 class Cover(NamedTuple):
-    """How a class looks: its usual mixture, and how it varies inside a scene."""
+    """How a class looks: its usual mixture of materials, and how it varies inside a scene."""
 
-    mixture: dict[str, float]
-    parcel: float = 0.0  # how far each parcel moves it along the axes
-    small: bool = False  # whether the parcels are the small ones
-    texture: float = 0.5  # how far texture moves it along the axes
-    rough: float = 0.08  # relative change of brightness from pixel to pixel: crowns, roofs
+    mixture: dict[str, float]  # material -> share in per cent
+    parcel: float = 0.0  # how much the mixture differs from parcel to parcel, along the axes
+    small: bool = False  # whether these are the small parcels
+    texture: float = 0.5  # how much texture changes the mixture, along the axes
+    rough: float = 0.08  # relative variation of brightness from pixel to pixel (crowns, roofs)
 
 
 # In the order of CLASSES.
@@ -162,7 +164,7 @@ _POWER = np.array([10 ** (np.array(m.radar) / 10) for m in MATERIALS.values()]) 
 _REFLECTANCE = np.array([m.optical for m in MATERIALS.values()]) / 100  # (E, 12)
 _SIGNATURES = np.concatenate([_POWER, _REFLECTANCE], axis=1).astype(np.float32)  # (E, 14)
 _AXES = np.array([m.axes for m in MATERIALS.values()], dtype=np.float32).T  # (4, E)
-# A trace of everything keeps the logarithm finite without making it visible.
+# A material that is not in a mixture gets a tiny share, so that the logarithm is finite.
 _LOGITS = np.log([[cover.mixture.get(m, 0.05) for m in _NAMES] for cover in APPEARANCE]).astype(
     np.float32
 )  # (C, E)
@@ -175,7 +177,14 @@ _ROUGH = np.array([cover.rough for cover in APPEARANCE], dtype=np.float32)
 def render(
     noise: SceneNoise, land: Bytes, parcel: Bytes, *, difficulty: float
 ) -> NDArray[np.int16]:
-    """Stored values of all bands, (scenes, 14, size, size); units as in RADAR_SCALE and so on."""
+    """The values of all bands, (scenes, 14, size, size), scaled by RADAR_SCALE and OPTICAL_SCALE.
+
+    Args:
+        noise: Random numbers of the scenes.
+        land: Class of every pixel, (scenes, size, size).
+        parcel: Parcel numbers, (scenes, 2, size, size).
+        difficulty: Strength of variation, haze, relief and noise; 1 is the usual amount.
+    """
     n, size, _ = land.shape
     kind = land.reshape(n, -1).astype(np.int64)
     signal = _mix(noise, kind, parcel, difficulty)
@@ -185,14 +194,14 @@ def render(
     image = _blur(image)
     optical = _atmosphere(noise, image[:, 2:], difficulty)
     speckle = noise.gamma(_LOOKS, 2, size, size) / np.float32(_LOOKS)
-    decibel = 10 * np.log10(np.maximum(image[:, :2] * speckle, 1e-4))  # the noise floor: -40 dB
+    decibel = 10 * np.log10(np.maximum(image[:, :2] * speckle, 1e-4))  # at least -40 dB
     decibel += np.float32(0.7 * difficulty) * noise.normal(2, 1, 1)  # moisture, wind, calibration
     stored = np.concatenate([decibel * RADAR_SCALE, optical * OPTICAL_SCALE], axis=1)
     return np.asarray(np.rint(stored), dtype=np.int16)
 
 
 def _mix(noise: SceneNoise, kind: NDArray[np.int64], parcel: Bytes, difficulty: float) -> Floats:
-    """Linear radar power and reflectance of the mixtures, (scenes, pixels, 14)."""
+    """Radar power (linear, not dB) and reflectance of every pixel, (scenes, pixels, 14)."""
     n, pixels = kind.shape
     size = parcel.shape[-1]
     season = noise.normal(4) * np.array([0.0, 0.0, 0.4, 0.2], dtype=np.float32)
@@ -211,12 +220,12 @@ def _mix(noise: SceneNoise, kind: NDArray[np.int64], parcel: Bytes, difficulty: 
 
 
 def _look_up(table: Floats, kind: NDArray[np.int64]) -> Floats:
-    """Rows of each scene's own table (scenes, K, D) for its pixels, (scenes, pixels, D)."""
+    """For every pixel the entry of its scene's table: (scenes, K, D) to (scenes, pixels, D)."""
     return table[np.arange(len(table))[:, None], kind]
 
 
 def _blur(image: Floats) -> Floats:
-    """A pixel sees a little of its neighbours."""
+    """Mix a little of its neighbours into each pixel, as a sensor does."""
     for _ in range(2):  # along rows, then along columns
         image = image.swapaxes(2, 3)
         padded = np.pad(image, ((0, 0), (0, 0), (0, 0), (1, 1)), mode="edge")
@@ -225,7 +234,7 @@ def _blur(image: Floats) -> Floats:
 
 
 def _atmosphere(noise: SceneNoise, reflectance: Floats, difficulty: float) -> Floats:
-    """Relief and sun, haze that is strongest in the blue, and the noise of the sensor."""
+    """Add the effects of sun and relief, of haze (strongest in blue) and of sensor noise."""
     size = reflectance.shape[-1]
     sun = np.exp(0.1 * noise.normal(1, 1, 1))
     slope = noise.normal(1, 1, 1) * 0.06 * smooth(noise.normal(1, 9, 9), size)
@@ -233,7 +242,7 @@ def _atmosphere(noise: SceneNoise, reflectance: Floats, difficulty: float) -> Fl
     veil = 0.012 * np.abs(noise.normal(1, 1, 1)) * np.exp(0.4 * smooth(noise.normal(1, 5, 5), size))
     colour = (490 / np.array(WAVELENGTHS, dtype=np.float32)) ** 1.6
     haze = np.float32(difficulty) * veil * colour[:, None, None]
-    seen = reflectance * light * (1 - 2 * haze) + haze
+    hazy = reflectance * light * (1 - 2 * haze) + haze
     grain = noise.normal(len(OPTICAL), size, size) * np.float32(difficulty)
-    noisy = seen + grain * (0.0015 + 0.015 * seen)
+    noisy = hazy + grain * (0.0015 + 0.015 * hazy)
     return np.asarray(np.clip(noisy, 1e-4, 1.5), dtype=np.float32)

@@ -1,17 +1,17 @@
 r"""Read and write label files.
 
-All of them are UTF-8 text with one image per line below a header:
+There are three formats, all of them UTF-8 text with a header and below it one line per image:
 
-* single positive: `image,label`; an empty label is an image nobody could name;
-* multi-label, wide: `image` and one column per class with 1, 0 (or nothing) and -1; the header may
-  also begin with `IMAGE\LABEL`, as in the tables of UC Merced and AID;
-* multi-label, list: `image,labels` with `;` between the names and `!` before the name of a class
-  that was seen to be absent.
+* "single", one label per image: `image,label`; the label may be empty for an unlabelled image;
+* "wide", any number of labels: `image` and one column per class with 1, 0 (or nothing) or -1; the
+  header may also begin with `IMAGE\LABEL`, as in the tables of UC Merced and AID;
+* "list", any number of labels: `image,labels` with `;` between the names and `!` before the name of
+  a class that was seen to be absent.
 
-Cells are separated by commas, tabs or semicolons, as the header shows, and trimmed. Comment lines
-`# key: value` above the header say where the labels come from. Two keys belong to the format:
-`classes` (a comma-separated list: the order of the classes, and those that no row names) and `kind`
-(`single` or `multi`, where the format alone says otherwise).
+Cells are separated by commas, tabs or semicolons, whichever the header uses; spaces around a cell
+are removed. Comment lines `# key: value` above the header say where the labels come from. Two keys
+have a fixed meaning: `classes` (a comma-separated list of all classes in their order, also those
+that no row names) and `kind` (`single` or `multi`, if it differs from that of the format).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Format = Literal["single", "wide", "list"]
 _HEADER = re.compile(r'\s*"?(image|image\\label)"?\s*([,\t;])', re.IGNORECASE)
 _KIND: dict[Format, Kind] = {"single": "single", "wide": "multi", "list": "multi"}
 _PARSERS = {"single": parse_single, "wide": parse_wide, "list": parse_list}
-_BLOCK = 50_000  # rows turned into Python lists at once when writing
+_BLOCK = 50_000  # rows that are converted to Python lists at once when writing
 
 
 def read_labels(
@@ -53,13 +53,15 @@ def read_labels(
 
     Args:
         path: The file.
-        classes: The classes there are, in the order of the columns to give; another name in the
-            file is an error, and a class that the file does not mention is 0 everywhere. Without
-            it: what the file says, else its columns, else the names it uses in sorted order.
-        kind: What the labels are meant to be; without it what the file says.
+        classes: All classes, in the order of the columns of the result. Another name in the file is
+            an error; a class that the file does not mention is 0 for every image. By default the
+            classes of the comment line `# classes:`, else the columns of the file, else the names
+            used in it in sorted order.
+        kind: "single" if no image may have more than one label, otherwise "multi"; by default what
+            the file or its format says.
 
     Raises:
-        LabelFileError: one line with file, line and remedy.
+        LabelFileError: The file cannot be used; the message names file, line and remedy.
     """
     path = Path(path)
     lines = open_text(path)
@@ -90,17 +92,17 @@ def write_labels(
     *,
     format: Format | None = None,  # noqa: A002
 ) -> None:
-    """Write a table such that `read_labels` gives it back; the file appears whole or not at all.
+    """Write a table to a file from which `read_labels` reads the same table; it writes atomically.
 
     Args:
-        table: What to write.
-        path: The file; one that exists is replaced. Or where to write the text to instead.
-        format: "single", "wide" or "list" (see the module). By default "single" for a
-            single-positive table, unless it holds absences (-1), which only the others can say,
-            and "wide" for a multi-label one.
+        table: The labels to write.
+        path: The file, an existing one is replaced; or an open text file to write to.
+        format: "single", "wide" or "list"; the module docstring describes them. By default
+            "single" for a table of single labels without absent classes (-1), which that format
+            cannot express, otherwise "wide".
 
     Raises:
-        LabelFileError: the format cannot say what the table holds, or the file cannot be written.
+        LabelFileError: The format cannot express the table, or the file cannot be written.
     """
     path = Path(path) if isinstance(path, str | os.PathLike) else path
     if format is None:
@@ -120,9 +122,9 @@ def write_labels(
             file.write(f"# classes: {_csv_line(table.classes)}\n")
         writer = csv.writer(file, lineterminator="\n")
         if layout == "wide":
-            # a lone class of this name would read as the header of another format
-            mistakable = len(table.classes) == 1 and _layout(("image", *table.classes)) != "wide"
-            writer.writerow(("IMAGE\\LABEL" if mistakable else "image", *table.classes))
+            # a single class called "label" or "labels" would look like another format
+            ambiguous = len(table.classes) == 1 and _layout(("image", *table.classes)) != "wide"
+            writer.writerow(("IMAGE\\LABEL" if ambiguous else "image", *table.classes))
         else:
             writer.writerow(("image", "label" if layout == "single" else "labels"))
         for start in range(0, len(table), _BLOCK):
@@ -137,7 +139,7 @@ def write_labels(
 
 @dataclass(frozen=True)
 class _Comments:
-    """What stands above the header, the header, and its line."""
+    """The comment lines above the header, the header (None if there is none) and its line."""
 
     meta: dict[str, str]
     classes: tuple[str, ...] | None
@@ -159,7 +161,7 @@ def _read_comments(path: Path, lines: Iterator[str]) -> _Comments:
             return _Comments(meta, classes, kind, line, number)
         key, colon, value = (part.strip() for part in text[1:].partition(":"))
         if not key or not colon:
-            continue  # a remark
+            continue  # a comment without a key
         if key.lower() == "classes":
             try:
                 classes = tuple(name.strip() for name in next(csv.reader([value], strict=True), []))
@@ -182,16 +184,16 @@ def _read_comments(path: Path, lines: Iterator[str]) -> _Comments:
 
 
 def _split_header(path: Path, number: int, line: str) -> tuple[tuple[str, ...], str]:
-    """The names of the columns, and what separates the cells."""
-    found = _HEADER.match(line)
-    if found is None:
+    """The names of the columns, and the character that separates the cells."""
+    header = _HEADER.match(line)
+    if header is None:
         start = line.strip()
         raise LabelFileError(
             f"{path}, line {number}: the first line must be a header, 'image,label', "
             "'image,labels' or 'image' and one column per class, "
             f"not {start if len(start) <= 40 else start[:37] + '...'!r}; add or rename it"
         )
-    delimiter = found[2]
+    delimiter = header[2]
     try:
         columns = tuple(
             cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))
@@ -203,11 +205,12 @@ def _split_header(path: Path, number: int, line: str) -> tuple[tuple[str, ...], 
         ) from None
     except LabelFileError as error:
         raise LabelFileError(f"{path}, line {number}: {error}") from None
-    # an image column named like the tables of UC Merced means: all others are classes
+    # a first column called IMAGE\LABEL is kept, as it means that all other columns are classes
     return (columns[0].lower(), *columns[1:]), delimiter
 
 
 def _layout(columns: tuple[str, ...]) -> Format:
+    """The format that a header belongs to."""
     match tuple(name.lower() for name in columns):
         case ("image", "label"):
             return "single"
@@ -217,6 +220,7 @@ def _layout(columns: tuple[str, ...]) -> Format:
 
 
 def _check_writable(table: LabelTable, path: Path | TextIO, layout: Format) -> None:
+    """Raise LabelFileError if this format cannot express the table."""
     if not len(table):
         raise LabelFileError(f"{path}: there is no image to write; label at least one")
     if layout == "single":
@@ -240,10 +244,10 @@ def _check_writable(table: LabelTable, path: Path | TextIO, layout: Format) -> N
 
 
 def _joined(values: NDArray[np.int8], classes: tuple[str, ...]) -> list[str]:
-    """The cell of each row: names with ; between them, ! before the absent ones."""
-    present = np.array(classes, dtype=object)
-    said = np.where(values == 1, present, np.where(values == -1, ABSENT + present, ""))
-    return [BETWEEN.join(filter(None, row)) for row in said.tolist()]
+    """The second cell of each row: names with ; between them, and ! before absent classes."""
+    names = np.array(classes, dtype=object)
+    parts = np.where(values == 1, names, np.where(values == -1, ABSENT + names, ""))
+    return [BETWEEN.join(filter(None, row)) for row in parts.tolist()]
 
 
 def _csv_line(cells: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""From the lines of a label file to arrays, in blocks, with the right line in every message.
+"""Turn the lines of a label file into arrays, block by block; error messages name the line.
 
-One record is one line: names cannot contain line breaks, so a quoted one is an error (usually a
-quotation mark that was never closed) and the line of every record follows from its position.
+One record is one line: names cannot contain line breaks. A line break inside quotation marks is
+therefore an error (usually a quotation mark that was never closed), and the line number of every
+record follows from its position.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 from adagc.errors import LabelFileError
 from adagc.suggest import hint_or_list
 
-# records parsed at once: large enough for vectorised conversion, small enough to stay in memory
+# Records that are parsed at once: enough for fast conversion, few enough to fit into memory.
 _BLOCK = 20_000
 
-# "1.0" is what table programs make of a column that once had an empty cell
+# Accepted cells. "1.0" is what spreadsheets and pandas write if a column once had an empty cell.
 _SPELLINGS = {"1": 1, "+1": 1, "1.0": 1, "0": 0, "0.0": 0, "": 0, "-1": -1, "-1.0": -1}
 
-ABSENT = "!"  # before a name in a list of labels: seen to be absent
+ABSENT = "!"  # in a list of labels, before the name of a class that was seen to be absent
 BETWEEN = ";"  # between the names in a list of labels
 
 
@@ -36,16 +37,17 @@ class Records:
     lines: Iterator[str]
     first_line: int
     delimiter: str
-    columns: tuple[str, ...]  # all of the header, the image column first
+    columns: tuple[str, ...]  # names of all columns, the image column first
 
     def error(self, line: int, problem: str) -> LabelFileError:
-        """One line that names the place and the problem."""
+        """An error whose message names the file, the line and the problem."""
         return LabelFileError(f"{self.path}, line {line}: {problem}")
 
     def blocks(self) -> Iterator[tuple[list[list[str]], list[int]]]:
-        """Records with the right number of cells, and their lines.
+        """Blocks of records as lists of cells, and the line number of each record.
 
-        Left out are empty lines and lines of empty cells, which table programs leave behind.
+        Every record has as many cells as the header. Empty lines and lines of empty cells, which
+        spreadsheets often leave at the end, are skipped.
         """
         reader = csv.reader(self.lines, delimiter=self.delimiter, strict=True)
         start = self.first_line
@@ -53,11 +55,12 @@ class Records:
             rows: list[list[str]] = []
             problem = None
             try:
-                rows.extend(islice(reader, _BLOCK))  # keeps what came before an error
+                rows.extend(islice(reader, _BLOCK))  # rows before an error are kept
             except csv.Error as error:
                 problem = error
             broken = start + len(rows) if problem else None
-            if reader.line_num != start - self.first_line + len(rows):  # some record has more lines
+            # fewer records than lines were read: a record extends over several lines
+            if reader.line_num != start - self.first_line + len(rows):
                 spans = (
                     i for i, row in enumerate(rows) if any("\n" in c or "\r" in c for c in row)
                 )
@@ -85,6 +88,7 @@ class Records:
             yield rows, numbers
 
     def _check_cells(self, rows: list[list[str]], lines: list[int]) -> None:
+        """Raise an error if a record has more or fewer cells than the header."""
         width = len(self.columns)
         if set(map(len, rows)) - {width}:
             i = next(i for i, row in enumerate(rows) if len(row) != width)
@@ -100,18 +104,21 @@ class Records:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What the rows say."""
+    """The content of all records; see `LabelTable` for the attributes."""
 
     images: list[str]
-    lines: NDArray[np.int64]
+    lines: NDArray[np.int64]  # (N,) line of each image in the file
     classes: tuple[str, ...]
-    values: NDArray[np.int8]
+    values: NDArray[np.int8]  # (N, C)
 
 
 def parse_wide(records: Records, known: tuple[str, ...] | None) -> Parsed:
-    """One column for each class with 1, 0, -1 or nothing (0) in it.
+    """Parse the format "wide": one column per class with 1, 0, -1 or nothing (0).
 
-    Classes of `known` without a column are 0 for every image.
+    Args:
+        records: The file below its header.
+        known: All classes, in the order of the result; a class without a column is 0 for every
+            image. None means the classes of the columns.
     """
     names = records.columns[1:]
     classes = names if known is None else known
@@ -126,7 +133,7 @@ def parse_wide(records: Records, known: tuple[str, ...] | None) -> Parsed:
     blocks: list[NDArray[np.int8]] = []
     cells = _Cells()
     for rows, numbers in records.blocks():
-        images += [row.pop(0).strip() for row in rows]  # what stays are the label cells
+        images += [row.pop(0).strip() for row in rows]  # the label cells remain in the row
         lines += numbers
         flat = chain.from_iterable(rows)
         try:
@@ -144,7 +151,7 @@ def parse_wide(records: Records, known: tuple[str, ...] | None) -> Parsed:
 
 
 def parse_single(records: Records, known: tuple[str, ...] | None) -> Parsed:
-    """One label, or none, in the second column."""
+    """Parse the format "single": one label, or none, in the second column."""
 
     def split(cell: str, line: int) -> dict[str, int]:
         if BETWEEN in cell and (known is None or cell not in known):
@@ -159,20 +166,20 @@ def parse_single(records: Records, known: tuple[str, ...] | None) -> Parsed:
 
 
 def parse_list(records: Records, known: tuple[str, ...] | None) -> Parsed:
-    """Any number of labels in the second column, ; between them, ! before an absent one."""
+    """Parse the format "list": labels in the second column, ; between them, ! before absent."""
 
     def split(cell: str, line: int) -> dict[str, int]:
-        said: dict[str, int] = {}
+        values: dict[str, int] = {}
         for part in filter(None, map(str.strip, cell.split(BETWEEN))):
             name = part.removeprefix(ABSENT).strip()
             value = -1 if part.startswith(ABSENT) else 1
             if not name:
                 raise records.error(line, f"no class name after {ABSENT!r}; complete or remove it")
-            if said.setdefault(name, value) != value:
+            if values.setdefault(name, value) != value:
                 raise records.error(
                     line, f"{name!r} is said to be both present and absent; remove one"
                 )
-        return said
+        return values
 
     return _parse_names(records, known, split)
 
@@ -182,7 +189,14 @@ def _parse_names(
     known: tuple[str, ...] | None,
     split: Callable[[str, int], dict[str, int]],
 ) -> Parsed:
-    """Files that name their classes in the second column: each distinct cell is read once."""
+    """Parse files that name their classes in the second column.
+
+    Args:
+        records: The file below its header.
+        known: All classes, in the order of the result; None means the names used, sorted.
+        split: Function from a cell and its line to the value of each class that the cell names; it
+            is called once for each distinct cell.
+    """
     images: list[str] = []
     lines: list[int] = []
     codes: list[NDArray[np.int64]] = []
@@ -201,7 +215,7 @@ def _parse_names(
     _check_images(records, images, lines)
     classes = known
     if classes is None:
-        # by name: the order of the rows must not change the order of the classes
+        # sorted, so that the order of the rows does not change the order of the classes
         classes = tuple(sorted({name for content in contents for name in content}))
         if not classes:
             raise LabelFileError(f"{records.path} names no label at all; add at least one")
@@ -214,11 +228,12 @@ def _parse_names(
 
 
 def _check_known(
-    records: Records, said: dict[str, int], known: tuple[str, ...] | None, line: int
+    records: Records, values: dict[str, int], known: tuple[str, ...] | None, line: int
 ) -> None:
+    """Raise an error if a cell names a class that is not among the known ones."""
     if known is None:
         return
-    for name in said:
+    for name in values:
         if name not in known:
             raise records.error(
                 line, f"unknown class {name!r}{hint_or_list(name, known, 'classes')}"
@@ -226,6 +241,7 @@ def _check_known(
 
 
 def _check_images(records: Records, images: Sequence[str], lines: Sequence[int]) -> None:
+    """Raise an error if there is no image, or if a name is empty or occurs twice."""
     if not images:
         raise LabelFileError(f"{records.path} has a header but no rows; add one row per image")
     distinct = set(images)
@@ -241,7 +257,7 @@ def _check_images(records: Records, images: Sequence[str], lines: Sequence[int])
 
 
 class _Cells(dict[str, int]):
-    """The value of a cell; odd spellings are understood once and then remembered."""
+    """The value of each cell text; a text is interpreted once and then remembered."""
 
     def __missing__(self, cell: str) -> int:
         value = _SPELLINGS.get(cell.strip())
@@ -258,6 +274,7 @@ def _bad_cell(
     names: tuple[str, ...],
     cells: _Cells,
 ) -> LabelFileError:
+    """The error for the first cell in a block that is not a label."""
     for row, line in zip(rows, lines, strict=True):
         for name, cell in zip(names, row, strict=True):
             try:

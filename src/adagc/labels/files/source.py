@@ -1,4 +1,4 @@
-"""The text of a label file, or one clear line about why there is none."""
+"""Open a label file as text, or say in one line why it is not a text file in UTF-8."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from adagc.suggest import hint
 
 
 def open_text(path: Path) -> io.TextIOWrapper:
-    """The lines of a UTF-8 file, with or without byte order mark, ends of lines as they are.
+    """Open a UTF-8 file, with or without byte order mark; line ends are not changed.
 
-    The bytes are read once and checked as a whole, so that nothing can fail to decode later.
+    The whole file is read and checked at once, so that decoding cannot fail later.
 
     Raises:
-        LabelFileError: missing, a folder, not readable, not text, not UTF-8.
+        LabelFileError: The file is missing, a folder, not readable, not text or not UTF-8.
     """
     data = _read(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -47,9 +47,9 @@ def _read(path: Path) -> bytes:
             raise LabelFileError(
                 f"{path}: there is no folder {str(folder)!r}; correct the path"
             ) from None
-        others = sorted(other.name for other in folder.iterdir() if other.is_file())
+        existing = sorted(file.name for file in folder.iterdir() if file.is_file())
         raise LabelFileError(
-            f"{path}: there is no such file" + (hint(path.name, others) or "; correct the path")
+            f"{path}: there is no such file" + (hint(path.name, existing) or "; correct the path")
         ) from None
     except IsADirectoryError:
         raise LabelFileError(f"{path} is a folder; give the label file inside it") from None
@@ -60,6 +60,6 @@ def _read(path: Path) -> bytes:
 
 
 def _line(data: bytes, position: int) -> int:
-    """1-based line of a byte, whichever way lines end."""
+    """The line (from 1) of the byte at a position; lines may end with LF, CR or both."""
     before = data[:position].replace(b"\r\n", b"\n")
     return 1 + before.count(b"\n") + before.count(b"\r")
