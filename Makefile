@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format bench bench-features system-deps clean help
+.PHONY: demo test test-slow check format bench bench-features mutation system-deps clean help
 
 help:
 	@echo "make demo       one label per image, on made-up scenes: train, compare, report"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make check      ruff, mypy, import direction: what CI runs before the tests"
 	@echo "make bench      speed and memory, as ratios inside one run"
+	@echo "make mutation   which mistakes the tests would not notice, for an hour"
 	@echo "make system-deps  Slurm and LaTeX, which some tests use and otherwise skip (Debian, Ubuntu)"
 	@echo "make bench-features  every method, five seeds, on features of AID (needs ADAGC_DATA)"
 
@@ -50,6 +51,12 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/step_cost.py
 	@$(BIN)/python benchmarks/start_up.py
 	@$(BIN)/python benchmarks/engine.py
+	@$(BIN)/python benchmarks/first_step.py
+	@$(BIN)/python benchmarks/ranks.py
+
+# Which mistakes no test would notice: an hour on all cores.
+mutation: $(READY)
+	@$(BIN)/python tests/mutation.py training methods/adagc.py methods/state.py ranks labels --minutes 60
 
 # Every method, five seeds, on frozen features of AID: what is missing is run, then the tables.
 # FEATURES=aid-features for the options as they were before tuning.
