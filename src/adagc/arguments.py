@@ -109,7 +109,7 @@ class Parser:
         given = vars(self._parser.parse_args(self._spelt(words)))
         values = dict(told or {})
         for name, option in self._options.items():
-            flag = next((flag for flag, option in self._flags.items() if option == name), name)
+            flag = next((flag for flag, target in self._flags.items() if target == name), name)
             if name in given:
                 value = _as_written(given[name]) if name in self._settings else given[name]
                 values[name] = convert(option, value, flag)

@@ -21,8 +21,8 @@ class AsymmetricLoss(Method):
     Observed:    (1 - p)^γ⁺ ℓ⁺,             ℓ⁺ = -log p
     Unobserved:  p_m^γ⁻ (-log(1 - p_m)),    p_m = max(p - m, 0)
 
-    Below p = m an unobserved entry costs nothing at all, above it the cost sets in slowly, and it
-    never exceeds -log m. Entries seen to be absent have the whole ℓ⁻ = -log(1 - p). With
+    Below p = m an unobserved entry has no loss at all; above, its loss grows slowly and never
+    exceeds -log m. Entries seen to be absent have the full loss ℓ⁻ = -log(1 - p). With
     γ⁺ = γ⁻ = m = 0 this is AN.
 
     Args:

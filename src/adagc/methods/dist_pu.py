@@ -129,7 +129,7 @@ class DistPU(Method):
         super().setup(network, task)
         rows, columns = task.observed.shape
         pi = task.priors if self.priors is None else torch.tensor(self.priors)
-        assert pi is not None  # check() made sure
+        assert pi is not None  # check() refused the task otherwise
         target = pi
         if self.unlabelled == "unobserved":
             present = (task.observed > 0).float().mean(dim=0)

@@ -17,7 +17,7 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class ExpectedPositives(Method):
-    """Observed positives, and the expected number of labels per image as a prior.
+    """Train on the observed positives and on the expected number of labels per image.
 
     L = (1/BC) Σ_P ℓ⁺ + λ ((k̂ - k) / C)², k̂ the batch mean of Σ_c p_c.
 
@@ -57,7 +57,7 @@ class ExpectedPositives(Method):
         if self.expected is not None:
             self.k = self.expected
             return
-        assert task.priors is not None  # check() made sure
+        assert task.priors is not None  # check() refused the task otherwise
         self.k = float(task.priors.sum())
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:

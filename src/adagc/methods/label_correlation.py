@@ -74,7 +74,7 @@ class LabelCorrelation(Method):
     def setup(self, network: nn.Module, task: Task) -> None:
         """Compute the similarities S of the class names."""
         super().setup(network, task)
-        assert task.text is not None  # check() made sure
+        assert task.text is not None  # check() refused the task otherwise
         s = torch.from_numpy(correlation(task.text.detach().cpu().double().numpy()))
         if not s.any():
             warnings.warn("no two class names are related: LCR is AN here", stacklevel=2)

@@ -28,16 +28,16 @@ class LAC(Method):
 
     Stage 1:        L = L_AN(z) + λ_p L_PLC
     Stage 2:        L = L_AN(z) + λ_p L_PLC + λ_c L_LAC
-    Pseudo-labels:  Y = I(p ≥ τ) where nobody looked, y elsewhere;   no gradient into p
-                    M = I(p ≥ τ or p < 1 - τ) where nobody looked, 1 elsewhere
+    Pseudo-labels:  Y = I(p ≥ τ) where unobserved, y elsewhere;   no gradient into p
+                    M = I(p ≥ τ or p < 1 - τ) where unobserved, 1 elsewhere
     Consistency:    L_PLC = Σ M BCE(z', Y) / Σ M
     Contrast:       L_LAC = SupCon(e) over a memory of pairs (e, e') of the entries with Y = 1,
-                    e = projector(h) / ‖projector(h)‖, alike if they belong to the same class
+                    e = projector(h) / ‖projector(h)‖, pulled together if of the same class
 
-    The strong view is made inside the loss from the batch's images, so both views share their
-    turns and flips. Memory is a ring: each step writes at most a quarter of it, chosen at random
-    among the step's positives; gradients flow through these entries, older ones are constants.
-    There is no second network.
+    The strong view is made inside the loss from the batch's images, so both views have the same
+    turns and flips. In each step new pairs replace the oldest ones of the memory, at most a quarter
+    of it, chosen at random among the step's positives. Gradients flow through the new pairs; older
+    ones are constants. There is no second network.
 
     Args:
         first_threshold: Predicted probability above which an unobserved class becomes a positive

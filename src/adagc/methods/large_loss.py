@@ -1,7 +1,7 @@
 """The Large Loss family: LL-R, LL-Ct, LL-Cp.
 
 A network learns clean labels before it memorises wrong ones, so an unobserved entry whose loss as a
-negative stays large is probably a positive that nobody wrote down.
+negative stays large is probably a positive whose label is missing.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class LargeLossRejection(LargeLoss):
 
 
 class LargeLossTemporary(LargeLoss):
-    """Take unobserved entries with a large loss for positives, in this step only.
+    """Take unobserved entries with a large loss as positives, in this step only.
 
     ℓ = y ℓ⁺ + (1 - y) ℓ⁻,   S = the k largest ℓ of the batch's unobserved entries
     L = (1/BC) Σ [ ℓ outside S, ℓ⁺ inside ]
@@ -143,7 +143,7 @@ class LargeLossTemporary(LargeLoss):
 
 
 class LargeLossPermanent(LargeLossTemporary):
-    """Take unobserved entries with a large loss for positives, for good.
+    """Take unobserved entries with a large loss as positives, for good.
 
     ℓ = y ℓ⁺ + (1 - y) ℓ⁻,   S = the k largest ℓ of the batch's unobserved entries
     L = (1/BC) Σ [ ℓ outside S, ℓ⁺ inside ],   then y ← 1 in S
@@ -171,7 +171,7 @@ class LargeLossPermanent(LargeLossTemporary):
     title: ClassVar[str] = "LL-Cp"
     keeps: ClassVar[str] = "labels added per image"
 
-    added: Tensor  # (N, C) bool: positives that nobody observed
+    added: Tensor  # (N, C) bool: unobserved entries that were added as positives
     given: Tensor  # (N, C) bool: observed positives
 
     def setup(self, network: nn.Module, task: Task) -> None:

@@ -28,7 +28,7 @@ class MIME(Method):
     code:  mean of S draws of μ + σ ε, which is μ + σ ε / √S with one draw ε ~ N(0, 1)
     KL:    -½ mean over all entries of 1 + 2 log σ - μ² - σ²
     Y:     starts as the observed positives; after each epoch from the warm-up's last one on,
-           Y ← 1 where nobody looked and p > θ, without noise and augmentation; never back to 0
+           Y ← 1 where unobserved and p > θ, without noise and augmentation; never back to 0
 
     Predictions use μ, so they are deterministic.
 

@@ -17,7 +17,7 @@ from adagc.methods.assume_negative import COLE
 from adagc.methods.base import Method
 from adagc.types import Batch, Losses, Progress, Task
 
-_SURE = 0.995  # what an estimate starts at where somebody saw the class
+_SURE = 0.995  # initial estimated label of an observed class
 
 
 class Role(Method):
@@ -141,7 +141,7 @@ class RoleOracle(Role):
         super().__init__(rate=rate, half_width=half_width)
 
     def _cardinality(self, task: Task) -> float:
-        assert task.priors is not None  # check() made sure
+        assert task.priors is not None  # check() refused the task otherwise
         return float(task.priors.sum())
 
 

@@ -99,7 +99,7 @@ class LinearHead(Head, nn.Linear):
         return super().forward(drop(features, self.dropout, self.training))
 
     def extra_repr(self) -> str:
-        """Shown by print(network)."""
+        """The settings that print(network) shows for this layer."""
         return f"{super().extra_repr()}, dropout={self.dropout}"
 
 
@@ -145,5 +145,5 @@ class ClassMapHead(LinearHead):
         return torch.where(maps > 0, self.boost * maps, maps)
 
     def extra_repr(self) -> str:
-        """Shown by print(network)."""
+        """The settings that print(network) shows for this layer."""
         return f"{super().extra_repr()}, boost={self.boost}"

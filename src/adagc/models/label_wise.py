@@ -90,7 +90,7 @@ class LabelWiseHead(Head):
         return self.logits(self.embed(features))
 
     def extra_repr(self) -> str:
-        """Shown by print(network)."""
+        """The settings that print(network) shows for this layer."""
         return f"dropout={self.dropout}"
 
 

@@ -1,6 +1,6 @@
-"""Tests for methods of your own, and the tiny data and networks that they need.
+"""Checks for methods of your own, and the tiny data and networks that the checks need.
 
-Nothing here depends on a test framework.
+They can be used with any test framework, or without one.
 """
 
 from adagc.testing.checks import Check, NotCheckedWarning, check_method, method_checks

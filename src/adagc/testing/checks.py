@@ -1,4 +1,4 @@
-"""The conformance suite: what the loop expects of every method, ours or yours."""
+"""The conformance suite: what the training loop expects of every method, built-in or your own."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from adagc.testing.subject import SHAPES, Subject
 
 
 class NotCheckedWarning(UserWarning):
-    """A check that could not be made here; the method may still fail it elsewhere."""
+    """Warns that a check could not be made here; the method may still fail it elsewhere."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One expectation: call it with a class and options, and it raises if that falls short."""
+    """One check: call it with a class and options, and it raises if the class does not pass."""
 
     name: str
-    expects: str  # in plain words
+    expects: str  # what is expected of the method, in plain words
     test: Callable[[Subject], None]
 
     def __call__(self, cls: type[Method], /, **options: Any) -> None:
-        """Check one class.
+        """Check one class, built with these options.
 
         Raises:
-            AssertionError: With the name of the check, what is wrong and what is expected.
+            AssertionError: If it fails; names the check, what is wrong and what is expected.
         """
         try:
             self.test(Subject(cls, options))
@@ -44,7 +44,7 @@ class Check:
 
 
 def method_checks() -> Iterator[tuple[str, Check]]:
-    """Every check by name, the quick ones first; made for tests over many methods.
+    """Every check by name, the quick ones first; for parametrised tests of many methods.
 
     Example:
         >>> import pytest
@@ -55,7 +55,7 @@ def method_checks() -> Iterator[tuple[str, Check]]:
         ... def test_method(method, check):
         ...     check(method)
     """
-    # What a method that does not run at all fails first should be the one that says so.
+    # A method that does not run at all should first fail the check that explains it best.
     yield from (_named(test) for test in _FIRST)
     yield from (_named(steps.trains_all_of_the_network, kind=kind) for kind in SHAPES)
     yield from (_named(test) for test in _STEPS)
@@ -89,14 +89,14 @@ def _named(test: Callable[..., None], **case: str) -> tuple[str, Check]:
 
 
 def check_method(cls: type[Method], /, **options: Any) -> None:
-    """Check that a class does all that is expected of a method; takes some seconds.
+    """Check that a class does everything that is expected of a method; takes some seconds.
 
     The class need not be registered. One check starts two processes, which import the class by
     name: in a script, call this below `if __name__ == "__main__":`.
 
     Args:
         cls: A subclass of `adagc.methods.Method`.
-        options: Of its constructor, where the defaults are not what is to be checked.
+        options: Options of its constructor, where other values than the defaults are checked.
 
     Raises:
         AssertionError: At the first check that fails, with its name, what is wrong, and what is

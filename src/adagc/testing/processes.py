@@ -1,4 +1,4 @@
-"""Several real processes on this machine that train as one, over the loopback interface."""
+"""Starts several processes on this machine that train together over the loopback interface."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torch import Tensor
 
 _FORKSERVER = "forkserver" in multiprocessing.get_all_start_methods()
 
-# One server that has imported everything heavy; a process is a fork of it, quick to start and free
-# of the threads of this process, and can be killed for good.
+# A server process that has imported everything slow. Each new process is a fork of it: it starts
+# quickly, does not inherit the threads of this process, and can be killed.
 SPAWN = multiprocessing.get_context("forkserver" if _FORKSERVER else "spawn")
 if _FORKSERVER:
     SPAWN.set_forkserver_preload(
@@ -26,7 +26,7 @@ if _FORKSERVER:
 
 
 def torchrun(rank: int, count: int, port: int) -> dict[str, str]:
-    """The environment that torchrun gives to one of its processes."""
+    """The environment variables that torchrun sets for one of `count` processes."""
     return {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
@@ -40,16 +40,17 @@ def in_ranks(
     count: int = 2,
     environment: Callable[[int, int, int], dict[str, str]] = torchrun,
 ) -> None:
-    """Call `target(*arguments)` in so many processes that know each other as ranks.
+    """Call `target(*arguments)` in `count` processes that train together as ranks.
 
     Args:
-        target: What another process can import by its name.
-        arguments: Of the target.
-        count: How many processes.
-        environment: Of (rank, count, port): what whoever starts them would set.
+        target: Function that another process can import by name.
+        arguments: Arguments of the target.
+        count: Number of processes.
+        environment: Function of (rank, count, port) that returns the environment variables of a
+            process, as its launcher would set them.
 
     Raises:
-        AssertionError: If one of them fails, with its message; the others are ended.
+        AssertionError: If a process fails, with its error message; the others are ended.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -70,11 +71,11 @@ def in_ranks(
         if not ready:
             break
     for process in running:
-        process.kill()  # it waits for one that failed
+        process.kill()  # it would wait for ever for the rank that failed
     for process in ranks:
         process.join()
     if any(process.exitcode for process in ranks):
-        why = complaints.get() if not complaints.empty() else "a process ended without a word"
+        why = complaints.get() if not complaints.empty() else "a process ended without a message"
         raise AssertionError(f"with {count} ranks: {why}")
 
 
@@ -95,10 +96,12 @@ def _one(
 
 
 def compare_states(where: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> int:
-    """How many tensors are the same but for rounding; labels and counts to the bit.
+    """Compare the tensors of two state dicts and return how many there are.
+
+    Floating-point tensors may differ by rounding errors; all others must be equal.
 
     Raises:
-        AssertionError: If some are not; its message begins with `where` and the tensor's name.
+        AssertionError: If two differ; the message begins with `where` and the tensor's name.
     """
     if one.keys() != two.keys():
         raise AssertionError(f"{where}: only one of the two has {sorted(one.keys() ^ two.keys())}")

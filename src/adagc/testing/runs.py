@@ -1,4 +1,4 @@
-"""Checks through whole runs: the same weights again, after an interruption, and on two ranks."""
+"""Checks that make whole runs: repeated, after an interruption, and on two ranks."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class CannotCheckError(Exception):
-    """A check that does not apply here, for a reason that people should know."""
+    """Raised by a check that cannot be made here; the message says why."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder that goes away, with data and label files to train from."""
+    """A temporary folder for runs, with the data and label files to train from."""
 
     folder: Path
     collection: Collection
 
     def config(self, **settings: Any) -> RunConfig:
-        """Three epochs of three steps, with dropout."""
-        usual = {
+        """The configuration of a run: three epochs of three steps, unless `settings` differ."""
+        defaults = {
             "epochs": 3, "batch_size": 8, "learning_rate": 0.01, "hidden": 8, "dropout": 0.2,
             "backbone": "mlp", "weights": "none", "accelerator": "cpu", "oracle": False,
         }  # fmt: skip
         files = {name: str(self.folder / f"{name}.csv") for name in ("labels", "text")}
-        return RunConfig(**{**files, **usual, **settings})
+        return RunConfig(**{**files, **defaults, **settings})
 
     def train(self, method: Method, name: str, *, resume: bool = False, **settings: Any) -> Run:
-        """Into a folder of this name."""
+        """Train a method into the folder of this name and return the run."""
         return train(
             self.config(**settings),
             method,
@@ -70,25 +70,28 @@ def _place(kind: str = "images") -> Iterator[Place]:
 def gives_the_same_weights_for_the_same_seed(subject: Subject) -> None:
     """Two runs of one seed end with the same weights, bit for bit, and another seed with others.
 
-    What other code does to torch's randomness changes nothing, nor does a run change it for them.
+    The result does not depend on the state of torch's global random generator, and a run leaves
+    that state unchanged.
     """
-    found = []
+    weights = []
     with _place() as place, torch.random.fork_rng(devices=[]):
         for i, seed in enumerate((1, 1, 2)):
             torch.manual_seed(100 + i)
             state = torch.get_rng_state()
             run = place.train(subject.build(), str(i), seed=seed)
             expect(torch.equal(torch.get_rng_state(), state), "a run draws from torch's randomness")
-            found.append(load_file(run.path("model.safetensors")))
-    one, same, other = found
-    strange = [name for name in one if not torch.equal(one[name], same[name])]
-    expect(not strange, f"the second run of a seed has other weights ({', '.join(strange[:3])})")
-    alike = all(torch.equal(one[name], other[name]) for name in one)
-    expect(not alike, "another seed gives the same weights")
+            weights.append(load_file(run.path("model.safetensors")))
+    first, repeated, other_seed = weights
+    different = [name for name in first if not torch.equal(first[name], repeated[name])]
+    expect(
+        not different, f"the second run of a seed has other weights ({', '.join(different[:3])})"
+    )
+    equal = all(torch.equal(first[name], other_seed[name]) for name in first)
+    expect(not equal, "another seed gives the same weights")
 
 
 def sees_clean_labels_only_if_declared(subject: Subject) -> None:
-    """A run hands over clean labels, priors and text as far as `needs` declares them."""
+    """A run gives a method clean labels, priors and text only if its `needs` declares them."""
     tasks: list[Task] = []
     batches: list[Batch] = []
 
@@ -124,7 +127,7 @@ def sees_clean_labels_only_if_declared(subject: Subject) -> None:
 def stops_before_a_folder_exists(subject: Subject) -> None:
     """A run without the clean labels that a method needs is refused before anything is written.
 
-    So the same command with --truth may use the same folder.
+    So the same command with --truth added can use the same folder.
     """
     cls = subject.cls
     if not cls.needs & {"truth", "priors"}:
@@ -164,10 +167,11 @@ def refuses_embeddings_where_positions_matter(subject: Subject) -> None:
 
 
 def ends_alike_after_interruptions(subject: Subject) -> None:
-    """A run that was interrupted twice ends bit for bit like one that was not.
+    """A run that was interrupted twice ends with exactly the same state as one that was not.
 
-    Weights of all reported networks and the state of the method: whatever a method remembers must
-    be in its `state_dict`, and nothing may depend on how often a process was started.
+    This is checked for the weights of all reported networks and the state of the method. Whatever
+    a method remembers must be in its `state_dict`, and nothing may depend on how often the run was
+    resumed.
     """
     settings: dict[str, Any] = {"epochs": 5, "average": 0.9}
     with _place() as place:
@@ -176,11 +180,13 @@ def ends_alike_after_interruptions(subject: Subject) -> None:
             _interrupted(place, subject.build(), stop, settings)
         parts = place.train(subject.build(), "parts", resume=True, **settings)
         for name in sorted(path.name for path in whole.path("weights").iterdir()):
-            one, other = (load_file(run.path(f"weights/{name}")) for run in (whole, parts))
-            _expect_equal(one, other, f"weights/{name}")
-        one, other = (checkpoint.load(run.path("last.ckpt"))["method"] for run in (whole, parts))
-        expect(one.keys() == other.keys(), "the method's state has other parts")
-        _expect_equal(one, other, "the method's state")
+            expected, resumed = (load_file(run.path(f"weights/{name}")) for run in (whole, parts))
+            _expect_equal(expected, resumed, f"weights/{name}")
+        expected, resumed = (
+            checkpoint.load(run.path("last.ckpt"))["method"] for run in (whole, parts)
+        )
+        expect(expected.keys() == resumed.keys(), "the method's state has other parts")
+        _expect_equal(expected, resumed, "the method's state")
 
 
 class _EnoughError(Exception):
@@ -188,7 +194,7 @@ class _EnoughError(Exception):
 
 
 def _interrupted(place: Place, method: Method, epoch: int, settings: Mapping[str, Any]) -> None:
-    """A run that ends with this epoch as if it were killed."""
+    """Train, or resume, until the end of this epoch and stop there as if the run were killed."""
 
     def stop(line: EpochRecord) -> None:
         if line.epoch == epoch:
@@ -204,31 +210,31 @@ def _interrupted(place: Place, method: Method, epoch: int, settings: Mapping[str
     raise AssertionError(f"there was no epoch {epoch}")
 
 
-def _expect_equal(one: Mapping[str, Any], other: Mapping[str, Any], where: str) -> None:
-    for name, value in one.items():
+def _expect_equal(expected: Mapping[str, Any], resumed: Mapping[str, Any], where: str) -> None:
+    for name, value in expected.items():
         if isinstance(value, Tensor):
-            same = torch.equal(value, other[name])
+            same = torch.equal(value, resumed[name])
             expect(same, f"{name} in {where} differs from that of an uninterrupted run")
 
 
 def trains_on_two_ranks_what_one_process_trains(subject: Subject) -> None:
-    """Two processes that share the passes of a network end with the weights of one process.
+    """Two processes that train together end with the same weights as one process.
 
-    Every rank sees the whole batch: the same rule must come to the same labels on both. A network
-    of the method's own is called through `adagc.ranks.spread`.
+    Every rank gets the labels and logits of the whole batch, so a method must compute the same on
+    both. A method that has a network of its own must call it through `adagc.ranks.spread`.
     """
     cls = subject.cls
     try:
-        found: Any = importlib.import_module(cls.__module__)
+        imported: Any = importlib.import_module(cls.__module__)
         for name in cls.__qualname__.split("."):
-            found = getattr(found, name)
+            imported = getattr(imported, name)
     except (ImportError, AttributeError):
-        found = None
-    if found is not cls or cls.__module__ == "__main__":
+        imported = None
+    if imported is not cls or cls.__module__ == "__main__":
         raise CannotCheckError(
             f"another process cannot import {cls.__qualname__}: define it at the top of a module"
         )
-    # Plain layers: nothing random and no statistics of a share in the network.
+    # No dropout, because the draws of a network's layers differ between ranks.
     settings: dict[str, Any] = {
         "dropout": 0.0, "learning_rate": 0.003, "average": 0.9, "clip": 1.0, "oracle": True,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Checks that take a few steps by hand: constructor, loss, gradients, state."""
+"""Checks that make single training steps: constructor, loss, gradients, state."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _SCORES = score([[True, False], [False, True]], [[0.9, 0.1], [0.2, 0.8]])
 
 
 def two_epochs(method: Method, network: nn.Module, task: Task, images: Tensor) -> list[Losses]:
-    """One step in each of two epochs, with everything the loop does around them.
+    """Make one training step in each of two epochs, with the other calls that the loop makes.
 
-    A run of one epoch makes a method with stages go on to the next one as soon as it can.
+    The method is told that the run has one epoch, so that a method with stages goes on to the next
+    stage as soon as it can.
     """
     groups = method.parameter_groups(network, 0.05)
     optimiser = torch.optim.Adam(groups)
@@ -50,13 +51,16 @@ def two_epochs(method: Method, network: nn.Module, task: Task, images: Tensor) -
 def keeps_its_options(subject: Subject) -> None:
     """The constructor takes keyword arguments with defaults and stores each under its own name.
 
-    It needs no data and builds nothing: `setup` does.
+    It needs no data and builds no tables or networks; `setup` builds them.
     """
     cls, method = subject.cls, subject.build()
     expect(isinstance(getattr(cls, "title", None), str), "it has no title, the name in tables")
     expect(bool(cls.__doc__), "it has no docstring")
-    strange = sorted(method.needs - NEEDS)
-    expect(not strange, f"needs names {', '.join(strange)}, of which nobody knows what it is")
+    unknown = sorted(method.needs - NEEDS)
+    expect(
+        not unknown,
+        f"needs names {', '.join(unknown)}, which is none of {', '.join(sorted(NEEDS))}",
+    )
     expect(not _takes_anything(cls), "it takes any option: ** hides names that are mistyped")
     parameters = {
         name: parameter
@@ -66,13 +70,13 @@ def keeps_its_options(subject: Subject) -> None:
     lost = [name for name in parameters if not hasattr(method, name)]
     expect(not lost, f"the option {', '.join(lost)} is not stored under its own name")
     options = options_of(method)
-    usual = {name: parameters[name].default for name in options}
-    changed = [name for name, value in {**usual, **subject.options}.items()
+    defaults = {name: parameters[name].default for name in options}
+    changed = [name for name, value in {**defaults, **subject.options}.items()
                if value is not inspect.Parameter.empty and options[name] != value]  # fmt: skip
     expect(not changed, f"the option {', '.join(changed)} is not stored as it was given")
-    expect(options_of(cls(**options)) == options, "built again from its options it has others")
-    strange = sorted(set(method.grid) - set(options))
-    expect(not strange, f"grid names {', '.join(strange)}, which is no option of it")
+    expect(options_of(cls(**options)) == options, "built again from its options, they differ")
+    unknown = sorted(set(method.grid) - set(options))
+    expect(not unknown, f"grid names {', '.join(unknown)}, which is not one of its options")
     for name, values in method.grid.items():
         for value in values:
             stored = getattr(cls(**{**options, name: value}), name)
@@ -103,7 +107,7 @@ def declares_what_it_needs(subject: Subject) -> None:
 
     error = runs(subject.cls.needs)
     if error is None or runs(NEEDS) is not None:
-        return  # what fails in any case is the business of another check
+        return  # a method that fails with everything given is reported by another check
     using = [n for n in sorted(NEEDS - subject.cls.needs) if runs(subject.cls.needs | {n}) is None]
     raise AssertionError(
         f"it works only where the task has {' or '.join(using) or 'more'}, which is not in its"
@@ -112,13 +116,13 @@ def declares_what_it_needs(subject: Subject) -> None:
 
 
 def trains_all_of_the_network(subject: Subject, kind: str) -> None:
-    """Two steps give finite losses, and gradients reach what is trained and nothing else.
+    """Two steps give finite losses, and gradients reach all trained parameters and no others.
 
-    `parameter_groups` has every parameter of the network; the method's own networks that are not
-    in it have no gradients.
+    `parameter_groups` must have every parameter of the network. Parameters of the method that are
+    not in it must have no gradient.
     """
     if kind == "embeddings" and subject.build().head().on_map:
-        return  # refused, which is a check of its own
+        return  # such a method refuses embeddings; another check makes sure of that
     network = subject.network(kind)
     before = {name: value.detach().clone() for name, value in network.named_parameters()}
     method, task = subject.set_up(network, fresh=lambda seed: subject.network(kind, seed))
@@ -148,7 +152,7 @@ def trains_all_of_the_network(subject: Subject, kind: str) -> None:
 
 
 def leaves_the_batch_alone(subject: Subject) -> None:
-    """Images and labels of a batch belong to the loop: a method that changes them changes a copy.
+    """A method does not change images and labels of a batch in place; it may change a copy.
 
     The same holds for the observed labels of the task.
     """
@@ -165,9 +169,9 @@ def leaves_the_batch_alone(subject: Subject) -> None:
 
 
 def draws_from_the_batch_alone(subject: Subject) -> None:
-    """All randomness comes from `batch.generator`, or in `setup` from the task's seed.
+    """All random numbers come from `batch.generator`, or in `setup` from the task's seed.
 
-    Ranks share that generator, so they draw alike; torch's own differs between them.
+    That generator draws the same numbers on all ranks; torch's global generator does not.
     """
     network, images = subject.network(), values_for("maps")
     network.eval()  # layers of the network may draw, the method may not
@@ -220,9 +224,9 @@ def stays_finite(subject: Subject, case: str) -> None:
 
 
 def keeps_its_state_in_a_checkpoint(subject: Subject) -> None:
-    """Buffers, sub-modules and `get_extra_state` hold all that a method remembers.
+    """Buffers, sub-modules and `get_extra_state` hold everything that a method remembers.
 
-    A second one that loads its `state_dict` goes on with the same loss and the same status.
+    A second instance that loads its `state_dict` continues with the same loss and status.
     """
     network, images = subject.network(), values_for("maps")
     method, task = subject.set_up(network)
@@ -235,11 +239,11 @@ def keeps_its_state_in_a_checkpoint(subject: Subject) -> None:
     twin, _ = subject.set_up(twin_network)
     twin_network.load_state_dict(weights)
     twin.load_state_dict(state)
-    one = method.loss(network, make_batch(images, task, seed=5), make_progress(3, 4))
-    other = twin.loss(twin_network, make_batch(images, task, seed=5), make_progress(3, 4))
+    expected = method.loss(network, make_batch(images, task, seed=5), make_progress(3, 4)).total
+    loaded = twin.loss(twin_network, make_batch(images, task, seed=5), make_progress(3, 4)).total
     expect(
-        torch.equal(one.total, other.total),
-        f"after loading its state the loss is {other.total.item()} instead of {one.total.item()}",
+        torch.equal(expected, loaded),
+        f"after loading its state the loss is {loaded.item()} instead of {expected.item()}",
     )
     expect(
         method.status() == twin.status(),
@@ -248,9 +252,9 @@ def keeps_its_state_in_a_checkpoint(subject: Subject) -> None:
 
 
 def says_in_one_line_what_is_missing(subject: Subject) -> None:
-    """`setup` without something that `needs` declares is an error in one line.
+    """`setup` raises an error of one line if the task lacks something that `needs` declares.
 
-    Call `super().setup(network, task)` first: it says so.
+    `super().setup(network, task)` raises it: call that first.
     """
     cls = subject.cls
     needs = cls.needs & {"truth", "priors", "text"}

@@ -1,4 +1,4 @@
-"""What is being checked, and the few words that all checks share."""
+"""The method that is being checked, and functions that all checks use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from adagc.methods.base import Method
 from adagc.testing.tiny import make_classifier, make_task
 from adagc.types import Task
 
-# Six images, four classes; one that was seen to be absent, one image with nothing but that.
+# Six images and four classes, with one observed positive each; two entries are seen to be absent.
 OBSERVED = torch.tensor(
     [[1, 0, 0, 0], [0, 1, 0, -1], [0, 0, 1, 0], [0, 0, 0, 1], [1, -1, 0, 0], [0, 0, 1, 0]],
     dtype=torch.int8,
@@ -26,17 +26,17 @@ SHAPES = {"embeddings": (6,), "maps": (6, 2, 2), "images": (3, 64, 64)}
 
 @dataclass(frozen=True)
 class Subject:
-    """A class of methods and the options that it is to be checked with."""
+    """The class of a method, and the options with which it is checked."""
 
     cls: type[Method]
     options: Mapping[str, Any]
 
     def build(self) -> Method:
-        """A new one, before `setup`."""
+        """A new instance of the method, before `setup`."""
         return self.cls(**self.options)
 
     def network(self, kind: str = "maps", seed: int = 0) -> nn.Module:
-        """A small network with the head that the method asks for."""
+        """A small network with the head that the method needs; `kind` is a key of SHAPES."""
         backbone = "test_resnet" if kind == "images" else "mlp"
         head = self.build().head()
         return make_classifier(SHAPES[kind], backbone=backbone, head=head, seed=seed)
@@ -49,7 +49,7 @@ class Subject:
         given: frozenset[str] | None = None,
         fresh: Callable[[int], nn.Module] | None = None,
     ) -> tuple[Method, Task]:
-        """The method after `setup`, with a task that has what it declares (or what is given)."""
+        """A new instance after `setup`, and its task, which has what `needs` or `given` names."""
         task = make_task(
             observed.clone(),  # a method that writes into it must not change what others get
             oracle=self.cls.needs if given is None else given,
@@ -61,18 +61,21 @@ class Subject:
 
 
 def values_for(kind: str, rows: int = 6) -> Tensor:
-    """Images of this kind."""
+    """(rows, ...) random inputs of this kind, a key of SHAPES; the same in every call."""
     return torch.rand(rows, *SHAPES[kind], generator=torch.Generator().manual_seed(0))
 
 
 def expect(condition: bool, otherwise: str) -> None:
-    """An assertion that is not lost when Python optimises, with words for people."""
+    """Raise AssertionError(otherwise) unless the condition holds, also under `python -O`."""
     if not condition:
         raise AssertionError(otherwise)
 
 
 def refused(act: Callable[[], object], *, saying: str, otherwise: str) -> None:
-    """Expect an error in one line that begins with these words."""
+    """Expect that `act` raises an AdagcError of one line that begins with `saying`.
+
+    AssertionError(otherwise) is raised if there is no error at all.
+    """
     try:
         act()
     except AdagcError as error:
@@ -87,7 +90,7 @@ def refused(act: Callable[[], object], *, saying: str, otherwise: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Methods may warn about runs as short as those of these checks."""
+    """Ignore warnings, which methods may give because the runs of these checks are so short."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""Data, networks, tasks and batches that are small enough to be trained in a moment."""
+"""Data, networks, tasks and batches that are small enough to be trained in a second."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SPLITS = {"train": (0, 24), "val": (24, 40), "test": (40, 64)}
 
 
 def make_truth(count: int = 64, seed: int = 0) -> NDArray[np.bool_]:
-    """(N, 4) at least one class per image, every class in every split."""
+    """(N, 4) random clean labels: at least one class per image, every class in every split."""
     truth = np.random.default_rng(seed).random((count, len(CLASSES))) < 0.45
     truth[np.arange(count), np.arange(count) % len(CLASSES)] = True
     return truth
 
 
 def make_collection(kind: str = "embeddings", *, count: int = 64, seed: int = 0) -> Collection:
-    """Values that tell the classes apart, with noise; `kind` is "embeddings" or "images"."""
+    """A data set from which the classes can be learnt; `kind` is "embeddings" or "images"."""
     rng = np.random.default_rng(seed)
     truth = make_truth(count, seed)
     values: NDArray[Any]
@@ -51,7 +51,7 @@ def make_collection(kind: str = "embeddings", *, count: int = 64, seed: int = 0)
 
 
 def make_labels(collection: Collection, path: Path, *, seed: int = 0) -> Path:
-    """One random positive for every training and validation image, as a file."""
+    """Write a file with one random positive for every training and validation image."""
     assert collection.truth is not None
     rows = np.concatenate([collection.splits["train"], collection.splits["val"]])
     values = simulate_random(collection.truth[rows], seed)
@@ -61,7 +61,7 @@ def make_labels(collection: Collection, path: Path, *, seed: int = 0) -> Path:
 
 
 def make_text(path: Path) -> Path:
-    """Embeddings of the class names, as a file."""
+    """Write a file with random embeddings of the class names."""
     rows = torch.randn(len(CLASSES), 5, generator=torch.Generator().manual_seed(3)).tolist()
     lines = [",".join([name, *map(str, row)]) for name, row in zip(CLASSES, rows, strict=True)]
     path.write_text("\n".join(["class,v1,v2,v3,v4,v5", *lines]) + "\n", encoding="utf-8")
@@ -69,14 +69,14 @@ def make_text(path: Path) -> Path:
 
 
 def make_classifier(shape: tuple[int, ...] = (6,), *, seed: int = 0, **options: Any) -> Classifier:
-    """A network of eight hidden units for inputs of this shape; `options` are of `ModelSpec`."""
+    """A network of eight hidden units for inputs of this shape; `options` go to `ModelSpec`."""
     bands = tuple(f"band {i}" for i in range(shape[0]))
     options = {"backbone": "mlp", "hidden": 8, **options}
     return build(ModelSpec(shape=shape, classes=CLASSES, bands=bands, **options), seed=seed)
 
 
 class TinyCNN(nn.Sequential):
-    """Three bands in, one logit per class out, with batch normalisation on the way."""
+    """A small convolutional network with batch normalisation, for images of three bands."""
 
     def __init__(self, classes: int = 4, seed: int = 0) -> None:
         with torch.random.fork_rng(devices=[]):
@@ -92,21 +92,22 @@ class TinyCNN(nn.Sequential):
 
 
 class FixedHead:
-    """Of `FixedLogits`: every embedding is its logit, repeated."""
+    """The head of `FixedLogits`, whose embeddings repeat one logit each."""
 
     def encode(self, embeddings: Tensor) -> tuple[Tensor, Tensor]:
-        """μ is the embedding, log σ is 0.1."""
+        """A code with the embedding as μ, and with log σ = 0.1."""
         return embeddings.float(), torch.full_like(embeddings.float(), 0.1)
 
     def logits(self, embeddings: Tensor) -> Tensor:
-        """(B, C) the number that an embedding repeats."""
+        """(B, C) the logit that each embedding repeats."""
         return embeddings.mean(dim=-1)
 
 
 class FixedLogits(nn.Module):
-    """Answers with its own parameter, whatever the image: losses become testable by hand.
+    """A network whose logits are its only parameter, whatever the images.
 
-    Also where a method asks for label-wise embeddings or for early features.
+    Losses can then be computed by hand. It also gives label-wise embeddings and early features to
+    methods that need them.
     """
 
     def __init__(self, logits: Tensor, *, half: bool = False, width: int = 256) -> None:
@@ -117,22 +118,22 @@ class FixedLogits(nn.Module):
         self.head = FixedHead()
 
     def forward(self, images: Tensor) -> Tensor:
-        """The first rows of the parameter."""
+        """(B, C) the first rows of the parameter, one per image."""
         logits = self.logits[: len(images)]
         return logits.half() if self.half_precision else logits
 
     def probabilities(self, images: Tensor) -> Tensor:
-        """A sigmoid of them."""
+        """(B, C) the sigmoid of the logits."""
         logits: Tensor = self(images)
         return logits.float().sigmoid()
 
     def label_embeddings(self, images: Tensor) -> Tensor:
-        """(B, C, width) every logit repeated."""
+        """(B, C, width) embeddings that repeat the logit of their class."""
         logits: Tensor = self(images)
         return logits.unsqueeze(-1).expand(-1, -1, self.width)
 
     def logits_and_early_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits twice."""
+        """The logits, and the logits again in place of early features."""
         return self(images), self(images)
 
 
@@ -143,7 +144,7 @@ def make_task(
     epochs: int = 4,
     fresh: Callable[[int], nn.Module] | None = None,
 ) -> Task:
-    """A task that knows only what `oracle` names; observed positives are the truth."""
+    """A task that has only what `oracle` names; its clean labels are the observed positives."""
     truth = (observed > 0).float()
     text = torch.randn(observed.shape[1], 8, generator=torch.Generator().manual_seed(1))
     return Task(
@@ -160,7 +161,7 @@ def make_task(
 
 
 def make_batch(images: Tensor, task: Task, *, seed: int = 0) -> Batch:
-    """All rows of the task in one batch."""
+    """A batch of the first `len(images)` rows of the task."""
     rows = len(images)
     return Batch(
         images=images,
@@ -172,5 +173,5 @@ def make_batch(images: Tensor, task: Task, *, seed: int = 0) -> Batch:
 
 
 def make_progress(epoch: int = 1, epochs: int = 4) -> Progress:
-    """The first of two steps of an epoch."""
+    """The progress at the first of two steps of this epoch."""
     return Progress(epoch, epochs, (epoch - 1) * 2, 2)
