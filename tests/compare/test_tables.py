@@ -168,7 +168,7 @@ def test_a_method_from_outside_stands_under_its_own_heading_or_among_others(monk
         "Other methods": ["X"],
         "New ideas": ["Z"],
     }
-    assert [*groups][0] == "Baseline methods"
+    assert next(iter(groups)) == "Baseline methods"
     assert [*groups][-1] == "New ideas"
 
 
