@@ -228,8 +228,12 @@ def work(mine: list[Change], options: argparse.Namespace, lines, seconds, out: P
     import hypothesis  # noqa: F401
     import numpy as np  # noqa: F401
     import pytest  # noqa: F401
-    import timm  # noqa: F401
     import torch
+
+    from adagc.models.vision import import_timm
+
+    import_timm()  # timm needs it, and is heavy too
+    import timm  # noqa: F401
 
     torch.set_num_threads(1)
     for name in [name for name in sys.modules if name.partition(".")[0] == "adagc"]:
