@@ -252,7 +252,7 @@ def test_methods_lists_and_explains(capsys):
     assert explained["weight"]["grid"]
     assert all(option["meaning"] for option in explained.values())
     assert "AdaGC" in run(capsys, "methods")[1]
-    assert "memory_momentum" in run(capsys, "methods", "AdaGC")[1]
+    assert "--method.memory-momentum" in run(capsys, "methods", "AdaGC")[1]
 
 
 def test_datasets(capsys):

@@ -50,6 +50,11 @@ class MissingExtraError(AdagcError):
         super().__init__(f"{what} is not installed: run  pip install 'adagc[{extra}]'")
 
 
+def flag(option: str) -> str:
+    """An option as help and messages write it: --split-seed for split_seed."""
+    return f"--{option.replace('_', '-')}"
+
+
 def check_range(
     option: str, value: float | None, low: float, high: float = math.inf, *, below: bool = False
 ) -> None:
@@ -71,4 +76,4 @@ def check_range(
         wanted = f"at least {low:g}"
     else:
         wanted = f"at least {low:g} and {'below' if below else 'at most'} {high:g}"
-    raise UsageError(f"--{option.replace('_', '-')} must be {wanted}, not {value}")
+    raise UsageError(f"{flag(option)} must be {wanted}, not {value}")

@@ -191,7 +191,7 @@ def test_every_entry_says_what_it_is(name: str) -> None:
         ("array", {"size": 9}, "--size"),
         ("aid", {"truth": "x"}, "--truth"),
         ("folder", {"scenes": 9}, "--scenes"),
-        ("synthetic", {"skip_unreadable": True}, "--skip_unreadable"),
+        ("synthetic", {"skip_unreadable": True}, "--skip-unreadable"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(data, settings, said) -> None:

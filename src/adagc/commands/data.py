@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
-from adagc.errors import UsageError
+from adagc.errors import UsageError, flag
 from adagc.options import REQUIRED, read
 
 
@@ -163,7 +163,7 @@ def datasets(argv: list[str]) -> None:
     table.add_column("what it reads")
     table.add_column("options")
     for entry in known:
-        table.add_row(entry.name, entry.about, " ".join(f"--{name}" for name in entry.settings))
+        table.add_row(entry.name, entry.about, " ".join(map(flag, entry.settings)))
     console.stdout.print(table)
 
 

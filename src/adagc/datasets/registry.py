@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from adagc import plugins
-from adagc.errors import UsageError
+from adagc.errors import UsageError, flag
 from adagc.images.scan import beside
 from adagc.options import REQUIRED, Option, read
 from adagc.suggest import hint
@@ -132,11 +132,13 @@ class DataSet:
         given = {name: value for name, value in options.items() if value is not None}
         unknown = [_setting(name) for name in given if name not in self.options]
         if unknown:
-            raise UsageError(f"--{unknown[0]} means nothing for --data {self.name}: leave it out")
+            raise UsageError(
+                f"{flag(unknown[0])} means nothing for --data {self.name}: leave it out"
+            )
         for name, option in self.options.items():
             if name not in given and option.default is REQUIRED:
                 need = f"where the {self.name} data is" if name == "root" else "what it should be"
-                raise UsageError(f"--{_setting(name)} is missing: say {need}")
+                raise UsageError(f"{flag(_setting(name))} is missing: say {need}")
         for name in given.keys() & _PATHS:
             if isinstance(given[name], str):
                 given[name] = Path(given[name])

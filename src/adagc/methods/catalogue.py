@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from adagc.errors import flag
 from adagc.methods import outline, outlines
 from adagc.options import in_words, read
 
@@ -77,7 +78,7 @@ def render(name: str | None = None) -> RenderableType:
         table.add_column(heading, no_wrap=heading in ("option", "default"))
     for option, facts in one["options"].items():
         grid = ", ".join(map(str, facts["grid"]))
-        table.add_row(f"--method.{option}", str(facts["default"]), Text(facts["meaning"]), grid)
+        table.add_row(flag(f"method.{option}"), str(facts["default"]), Text(facts["meaning"]), grid)
     needs = ", ".join(NEEDS[need] for need in one["needs"]) or "nothing but observed labels"
     head = Text.assemble(
         (one["title"], "bold"), "\n", one["paper"], "\n\n", one["description"], "\n\n",

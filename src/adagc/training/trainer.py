@@ -142,7 +142,7 @@ def _broken(
         )
     return TrainingError(
         f"{where} (the first is {names[0]}): start a new run with a lower"
-        " --learning_rate or --clip 1, or continue this one with --resume; the last finished epoch"
+        " --learning-rate or --clip 1, or continue this one with --resume; the last finished epoch"
         " is kept"
     )
 
