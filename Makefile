@@ -3,37 +3,83 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOWEST := .venv-lowest
+EXTRAS := weights,tensorboard,bench,slurm,dev
+PIP    := -m pip install --quiet --disable-pip-version-check
+PYTEST := -m pytest -n auto --dist worksteal -q
+# A worker of pytest has one core.
+THREAD := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-.PHONY: demo test test-slow check format bench bench-features mutation system-deps clean help
+.PHONY: demo test test-bare test-wheel test-lowest test-slow check format lock bench bench-features \
+    fuzz mutation system-deps clean help
 
 help:
-	@echo "make demo       one label per image, on made-up scenes: train, compare, report"
-	@echo "make test       the tests"
-	@echo "make test-slow  tests that train for minutes"
-	@echo "make check      ruff, mypy, import direction: what CI runs before the tests"
-	@echo "make bench      speed and memory, as ratios inside one run"
-	@echo "make mutation   which mistakes the tests would not notice, for an hour"
-	@echo "make system-deps  Slurm and LaTeX, which some tests use and otherwise skip (Debian, Ubuntu)"
-	@echo "make bench-features  every method, five seeds, on features of AID (needs ADAGC_DATA)"
+	@echo "make demo            compare methods on synthetic scenes with one label each, write a report"
+	@echo "make test            run the tests"
+	@echo "make check           run what CI runs before the tests: ruff, mypy, import direction"
+	@echo "make format          format the sources"
+	@echo
+	@echo "make test-bare       run the tests that use system programs again, with all of them hidden"
+	@echo "make test-wheel      build the wheel and run the demo from it in an empty environment"
+	@echo "make test-lowest     run the tests on the lowest versions that pyproject.toml allows"
+	@echo "make test-slow       run the tests that train for minutes"
+	@echo "make fuzz            try 10,000 damaged inputs on all commands and count how they end"
+	@echo "make mutation        look for mistakes that no test would notice, for an hour"
+	@echo "make system-deps     install Slurm and LaTeX, without which some tests are skipped (Debian)"
+	@echo "make lock            write uv.lock and the constraints after a change of dependencies"
+	@echo
+	@echo "make bench           measure speed and memory, as ratios inside one run"
+	@echo "make bench-features  compare all methods on features of AID, five seeds (needs ADAGC_DATA)"
+	@echo "make clean           remove the environments and what was built"
 
 # Rebuilt only when a dependency changes. The stamp comes last, so a broken set-up is repeated.
-$(READY): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Setting up $(VENV) (once, a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    -c constraints.txt -e '.[weights,tensorboard,bench,slurm,dev]'
+$(READY): constraints.txt
+$(LOWEST)/.ready: constraints-lowest.txt
+%/.ready: pyproject.toml
+	@$*/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $*  # uv makes it without pip
+	@echo "Setting up $* (once, a few minutes) ..."
+	@$*/bin/python $(PIP) -c $(filter constraints%,$^) -e '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(READY)
 	@$(BIN)/adagc demo --out runs/demo
 
 test: $(READY)
-	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto --dist worksteal -q
+	@$(THREAD) $(BIN)/python $(PYTEST)
+
+# As on a machine with Python and make, whatever this one has.
+test-bare: $(READY)
+	@$(THREAD) $(BIN)/python tests/bare.py -q
+
+test-wheel: $(READY)
+	@$(BIN)/python -m pytest -q -m 'slow or not slow' tests/install/test_wheel.py
+
+# The list is of Python 3.11 on Linux: newer ones have no wheels of some of these versions.
+test-lowest: PYTHON := python3.11
+test-lowest: $(LOWEST)/.ready
+	@$(THREAD) $(LOWEST)/bin/python $(PYTEST)
 
 # The sentence encoder is large, and only one slow test runs it.
 test-slow: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text]'
+	@$(BIN)/python $(PIP) -c constraints.txt -e '.[text]'
 	@$(BIN)/python -m pytest -q -m slow
+
+# Versions in use stay as they are where they can; UPGRADE=--upgrade takes the newest. The list of
+# the lowest versions has wheels only, because a machine need not have a C compiler.
+UV    := build/uv/bin/uv
+COMMA := ,
+lock: $(UV)
+	@$(UV) lock --quiet $(UPGRADE)
+	@$(UV) export --quiet --frozen --no-hashes --no-header --no-annotate --no-emit-project \
+	    --all-extras --output-file constraints.txt >/dev/null
+	@$(UV) pip compile --quiet --no-header --no-annotate --python-version 3.11 --upgrade \
+	    --resolution lowest-direct --only-binary :all: \
+	    $(foreach extra,$(subst $(COMMA), ,$(EXTRAS)),--extra $(extra)) \
+	    --output-file constraints-lowest.txt pyproject.toml
+
+$(UV):
+	@$(PYTHON) -m venv build/uv
+	@build/uv/bin/python $(PIP) uv
 
 check: $(READY)
 	@$(BIN)/ruff check .
@@ -54,6 +100,11 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/first_step.py
 	@$(BIN)/python benchmarks/ranks.py
 
+# Files, folders and command lines with flaws; FUZZ=100000 tries more.
+FUZZ ?= 10000
+fuzz: $(READY)
+	@ADAGC_FUZZ=$(FUZZ) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/fuzz
+
 # Which mistakes no test would notice: an hour on all cores.
 mutation: $(READY)
 	@$(BIN)/python tests/mutation.py training methods/adagc.py methods/state.py ranks labels --minutes 60
@@ -66,7 +117,7 @@ bench-features: $(READY)
 	    ADAGC_FEATURES=$$features $(BIN)/adagc bench $(FEATURES) --out runs/bench --workers 2
 
 # What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
-DEBIAN := slurm-wlm munge texlive-latex-base texlive-latex-recommended
+DEBIAN := slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount
 system-deps:
 	@if command -v sbatch >/dev/null && command -v munged >/dev/null && command -v pdflatex >/dev/null; \
 	then echo "system packages are there"; \
@@ -79,4 +130,4 @@ system-deps:
 	fi
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) $(LOWEST) build dist src/*.egg-info

@@ -3,12 +3,13 @@
     python experiments/aid.py choose     --out runs/aid-features     (minutes)
     python experiments/aid.py features   --out runs/aid-features     (minutes)
     python experiments/aid.py arrays     --out runs/aid-arrays       (for adagc bench aid-features)
+    python experiments/aid.py arrays     --out runs/ucm-arrays --data ucmerced
     python experiments/aid.py end-to-end --out runs/aid-96           (hours)
     python experiments/aid.py record features --out runs/aid-features
     python experiments/aid.py table features                         (prints Markdown)
 
-Finished runs are recorded in docs/results/data/; what is recorded there is not run again. AID is
-looked for under the folder that the variable ADAGC_DATA names.
+Finished runs are recorded in docs/results/data/; what is recorded there is not run again. AID and
+UC Merced are looked for under the folder that the variable ADAGC_DATA names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from adagc.atomic import write_text
@@ -34,13 +34,16 @@ from adagc.methods import find, registry
 from adagc.models import ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.training.files import options_in
 from adagc.training.records import EpochRecord
 from adagc.training.runs import Run
+from adagc.training.views import VIEWS, View
 
 RECORDS = Path(__file__).parents[1] / "docs" / "results" / "data"
 
 SCENARIO = "aid-random"
-CONFIGS = Path(__file__).parents[1] / "configs" / SCENARIO
+# Recorded runs of LL-R were told the true number of labels, as the second folder says.
+CONFIGS = [Path(__file__).parents[1] / "configs" / name for name in (SCENARIO, "aid-features-told")]
 METHODS = {
     "features": [
         (method, seed)
@@ -65,23 +68,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
 ON_FEATURES = ("features",)
 
 
-def root() -> Path:
-    """Where AID is."""
+FOLDERS = {"aid": "AID_multilabel", "ucmerced": "UCMerced_LandUse"}
+
+
+def root(data: str = "aid") -> Path:
+    """Where a data set is."""
     here = Path(os.environ.get("ADAGC_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    return here / "AID_multilabel"
+    return here / FOLDERS[data]
 
 
 def options(kind: str, title: str) -> dict[str, Any]:
     """What configs/aid-random says of a method; on features AdaGC waits four short epochs."""
-    for path in CONFIGS.glob("*.yaml"):
-        told = yaml.safe_load(path.read_text(encoding="utf-8")).get("method")
-        if isinstance(told, dict) and told["title"] == title:
-            told.pop("title")
-            return {**told, **(VARIANTS.get(kind, {}) if title == "AdaGC" else {})}
+    for folder in CONFIGS:
+        own = options_in(folder, title).get(title)
+        if own is not None:
+            return {**own.options, **(VARIANTS.get(kind, {}) if title == "AdaGC" else {})}
     return {}
 
 
-def features(out: Path, size: int, *, maps: bool = False) -> dict[str, str]:
+def features(out: Path, size: int, *, maps: bool = False, data: str = "aid") -> dict[str, str]:
     """Features of the pretrained lite backbone, pooled or not, written once as a set of arrays.
 
     Returns:
@@ -95,7 +100,7 @@ def features(out: Path, size: int, *, maps: bool = False) -> dict[str, str]:
     }
     if not Path(settings["split"]).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        images = open_collection("aid", str(root()), size=size)
+        images = open_collection(data, str(root(data)), size=size)
         names, truth = images.images.names, images.truth
         assert truth is not None
         np.save(folder / "embeddings.npy", _embed(images, maps=maps))
@@ -272,20 +277,21 @@ def table(kind: str) -> None:
         runs = groups[key]
         cells = [_spread([100 * run[name] for run in runs]) for name in keys]
         print(f"| {key[0]} | {key[1]} | {key[2]} | {len(runs)} | {' | '.join(cells)} |")
-    for which in ("last", "best"):
-        _gap(groups, which)
+    for view in VIEWS.values():
+        _gap(groups, view)
 
 
-def _gap(groups: dict[tuple[str, str, str], list[dict[str, Any]]], which: str) -> None:
-    """(AdaGC - AN) / (GT - AN) in mAP, of the deployed networks."""
-    means = {
-        title: statistics.mean(run["mean_average_precision"] for run in runs)
-        for (title, name, choice), runs in groups.items()
-        if name == "network" and choice == which
-    }
-    if {"AN", "AdaGC", "GT w/ BCE"} <= means.keys():
-        share = (means["AdaGC"] - means["AN"]) / (means["GT w/ BCE"] - means["AN"])
-        print(f"\nGap closed in mAP, {which} epoch: {share:.0%}")
+def _gap(groups: dict[tuple[str, str, str], list[dict[str, Any]]], view: View) -> None:
+    """(AdaGC - AN) / (GT - AN) in mAP, all three in the same view; a teacher is an average."""
+    means = {}
+    for title in ("AN", "AdaGC", "GT w/ BCE"):
+        names = (view.word, "teacher") if view.word == "averaged" else (view.word,)
+        runs = next((own for name in names if (own := groups.get((title, name, view.choice)))), [])
+        if not runs:
+            return
+        means[title] = statistics.mean(run["mean_average_precision"] for run in runs)
+    share = (means["AdaGC"] - means["AN"]) / (means["GT w/ BCE"] - means["AN"])
+    print(f"\nGap closed in mAP, {view.networks}: {share:.0%}")
 
 
 def _spread(values: list[float], decimals: int = 2) -> str:
@@ -304,13 +310,14 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--only", nargs="*", default=[], help="for example an-seed1 adagc-seed1")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--data", choices=[*FOLDERS], default="aid", help="for arrays only")
     told = parser.parse_args()
     if told.what == "table":
         table(told.kind)
     elif told.what == "record":
         record(told.kind, told.out)
     elif told.what == "arrays":
-        print(features(told.out, told.size or 96, maps=True)["root"])
+        print(features(told.out, told.size or 96, maps=True, data=told.data)["root"])
     elif told.what == "choose":
         choose(told.out, told.size or 128, told.epochs or 40)
     else:

@@ -28,6 +28,8 @@ from adagc.testing.tiny import (
 )
 from tiny import write_scenario
 
+pytest_plugins = ["machine"]  # the mark `system`
+
 # What tests are made of, published for everybody's tests in adagc.testing.
 __all__ = [
     "CLASSES", "SPAWN", "FixedLogits", "TinyCNN", "make_batch", "make_classifier",

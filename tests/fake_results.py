@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,12 @@ PER_CLASS = {**_BLANK, "support": [], "predicted": []}
 def make_job(label: str, seed: int, method: str | None = None, folder: Path | None = None) -> Job:
     where = str(folder or Path("nowhere") / label / str(seed))
     return Job("tiny", label, method or label, {}, {"seed": seed}, where)
+
+
+def with_told(results: Results, label: str, *options: str) -> Results:
+    """The results, with the runs of a row told how frequent labels are by these options."""
+    jobs = [replace(job, told=options) if job.label == label else job for job in results.jobs]
+    return replace(results, jobs=tuple(jobs))
 
 
 def scored(values: Sequence[float] | float) -> dict:

@@ -15,7 +15,7 @@ ROOT = Path(adagc.__path__[0])
 
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
-    ("types", "errors", "_version", "atomic", "ranks", "suggest"),
+    ("types", "errors", "_version", "atomic", "plain", "ranks", "suggest", "progress"),
     ("options", "arguments", "outline", "plugins"),
     ("metrics", "losses", "labels", "images", "augment"),
     ("datasets", "inference"),

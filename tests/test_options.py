@@ -156,7 +156,8 @@ def test_any_value_is_converted_or_refused(value):
             found = convert(Option("size", kind), value, "--size")
         except UsageError:
             continue
-        assert convert(Option("size", kind), found, "--size") == found
+        again = convert(Option("size", kind), found, "--size")
+        assert again == found or found != found  # the word "nan" is a number that no range accepts
         assert "typing" not in in_words(kind)
 
 
@@ -317,10 +318,13 @@ def test_parts_hold_what_they_decide():
 
 
 def test_the_order_of_settings_is_that_of_run_folders_of_old():
-    """config.yaml is written in this order, and has been since the first run."""
+    """config.yaml is written in this order, and has been since the first run.
+
+    Settings that came later may stand between those of then.
+    """
     fixture = next(Path(__file__).parent.glob("**/fixtures/**/config.yaml"))
     before = [name for name in yaml.safe_load(fixture.read_text()) if name != "method"]
-    assert list(RunConfig().to_dict()) == before
+    assert [name for name in RunConfig().to_dict() if name in before] == before
 
 
 def test_every_setting_says_what_it_means():

@@ -28,8 +28,7 @@ ALLOWED = (
 SAID = {
     "types.py": ('TEACHER = "teacher"  # what the deployed one learns from',),
     "training/records/common.py": (
-        "# The first format says no roles: these were the names, and whoever had a teacher was its"
-        " student.",
+        "# with a teacher beside it was shown as its student.",
         '"teacher": NetworkRole.TEACHER,',
     ),
 }

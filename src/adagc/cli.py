@@ -6,22 +6,35 @@ and an exit code.
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from adagc._version import __version__
+from adagc.atomic import no_space
 from adagc.commands import bench, data, runs, studies
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
+from adagc.plain import use_plain_output
 from adagc.suggest import hint
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
-        *(bench.bench, studies.tune, bench.ablate, studies.figures, studies.theory),
+        *(bench.bench, bench.tables, studies.tune, bench.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )
 }
+
+
+# Commands that continue what was interrupted, and the option that they need for it.
+_CONTINUE = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
+_HELP = ("-h", "--help", "help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,56 +45,132 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0 if the command succeeded, 1 if it failed (one line on stderr says why), 2 if the command
-        line itself was wrong.
+        line itself was wrong, 130 if it was interrupted (Ctrl-C), 143 if it was ended (SIGTERM).
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [word for word in arguments if word != "--debug"]
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_overview())
+    name = arguments[0] if arguments else "help"
+    use_plain_output()
+    logging.raiseExceptions = debug  # else a log line that cannot be written shows a traceback
+    try:
+        with _ended_by_sigterm():
+            try:
+                _run(arguments)
+            finally:
+                sys.stdout.flush()  # here, because an error at the end of Python has no handler
+    except BrokenPipeError:  # the program that reads our output has ended, as in `| head`
+        _discard_output()
+        return 1
+    except (KeyboardInterrupt, _SigtermError) as signalled:
+        ended = isinstance(signalled, _SigtermError)
+        text = f"{'ended by SIGTERM' if ended else 'interrupted'}{_continued(name)}"
+        code = 143 if ended else 130
+    except Exception as error:
+        text, code = _explained(error, name)
+        if debug or not text:
+            raise
+    else:
         return 0
+    print(f"adagc {name}: {text}", file=sys.stderr)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Run the command that the words name, or show the help or the version."""
+    if not arguments or (arguments[0] in _HELP and len(arguments) == 1):
+        print(_overview())
+        return
     if arguments[0] in ("--version", "-V"):
         print(f"adagc {__version__}")
-        return 0
+        return
     name, *rest = arguments
-    try:
-        if name not in COMMANDS:
-            near = hint(name, COMMANDS) or "; adagc --help lists them"
-            raise UsageError(f"there is no command {name!r}{near}")
-        COMMANDS[name](rest)
-    except AdagcError as error:
-        if debug:
-            raise
-        print(f"adagc {name}: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:  # the program that reads our output has ended, as in `| head`
-        sys.stderr.close()
-        return 1
-    except KeyboardInterrupt:
-        # Commands that continue an interrupted job, and the option they need for it.
-        resumable = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
-        remedy = f"; the same command{resumable[name]} continues" if name in resumable else ""
-        print(f"adagc {name}: interrupted{remedy}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        if debug:
-            raise
+    if name in _HELP:  # adagc help train
+        name, rest = rest[0], ["--help"]
+    if name not in COMMANDS:
+        near = hint(name, COMMANDS) or "; adagc --help lists them"
+        raise UsageError(f"there is no command {name!r}{near}")
+    COMMANDS[name](rest)
+
+
+def _explained(error: Exception, name: str) -> tuple[str, int]:
+    """One line about an error, and the exit code; no line if the error is a bug in adagc."""
+    if isinstance(error, OSError):
+        full = no_space(error, Path(os.fsdecode(error.filename or "")))
+        if full is not None and error.filename is None:
+            _discard_output()
+            return f"the output cannot be written ({error.strerror}): write it to another disk", 1
+        error = full or error
+    if isinstance(error, NoSpaceError):
+        return f"{error}{_continued(name)}", error.exit_code
+    if isinstance(error, AdagcError):
+        return str(error), error.exit_code
+    if (lack := shortage(error)) is not None:
+        return f"{lack}{_continued(name)}", 1
+    if isinstance(error, UnicodeEncodeError):  # a file is to be written, in UTF-8
+        near = error.object[: error.end].splitlines()[-1][-40:]
+        return f"{near!a} is not valid UTF-8: rename it, or try again with PYTHONUTF8=1", 1
+    if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
-        print(f"adagc {name}: {place}{error.strerror or error}", file=sys.stderr)
-        return 1
-    return 0
+        return f"{place}{error.strerror or error}", 1
+    return "", 1
+
+
+def _continued(name: str) -> str:
+    """The end of a message about a command that was interrupted: how to go on, if that works."""
+    return f"; the same command{_CONTINUE[name]} continues" if name in _CONTINUE else ""
+
+
+class _SigtermError(BaseException):
+    """The process was asked to end; not an Exception, so that nothing takes it for a failure."""
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Raise an error on SIGTERM, so that temporary files are deleted and other processes end.
+
+    One of several ranks is left to die at once: Python could not act while it waits for others.
+    """
+    alone = int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_STEP_NUM_TASKS", "1"))) == 1
+    if not alone or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _SigtermError
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _discard_output() -> None:
+    """Let what is left of the output go nowhere: Python would try to write it at the end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# The commands by what they are for, as the overview lists them.
+_PURPOSES = {
+    "to see what it does": ("demo",),
+    "your data": ("inspect", "simulate", "text"),
+    "one method on your data": ("train", "evaluate", "report"),
+    "which method, and with which options": ("bench", "tables", "tune"),
+    "the paper": ("ablate", "figures", "theory"),
+    "what there is to choose from": ("methods", "datasets"),
+}
 
 
 def _overview() -> str:
     """The text of `adagc --help`: one line per command, from its docstring."""
     width = max(map(len, COMMANDS))
-    lines = [
-        "adagc: from one label per remote-sensing image to a multi-label classifier",
-        "",
-        "usage: adagc COMMAND [options]      adagc COMMAND --help explains a command",
-        "",
-        *(f"  {name:<{width}}  {(run.__doc__ or '').strip()}" for name, run in COMMANDS.items()),
-        "",
-        "Every command takes --debug to show the traceback of an error.",
-    ]
+    lines = ["adagc: from one label per remote-sensing image to a multi-label classifier", ""]
+    lines += ["usage: adagc COMMAND [options]      adagc COMMAND --help explains a command"]
+    for purpose, names in _PURPOSES.items():
+        lines += ["", f"{purpose}:"]
+        for name in names:
+            lines.append(f"  {name:<{width}}  {(COMMANDS[name].__doc__ or '').strip()}")
+    lines += ["", "Every command takes --debug to show the traceback of an error."]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What people see in the terminal: tables, a progress bar, log lines.
+"""What people see in the terminal: tables, the progress of runs, log lines.
 
 Results go to stdout, everything else to stderr, so that `--json` leaves one object on stdout.
 """
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from adagc import progress
+from adagc.methods import outline
 from adagc.metrics import METRICS
 from adagc.types import in_order
 
@@ -28,13 +29,17 @@ if TYPE_CHECKING:
     from adagc.training.records import EpochRecord, TestRecord
 
 stdout = Console(highlight=False)
-stderr = Console(stderr=True, highlight=False)
+stderr = progress.terminal()
 
 
 def configure_logging() -> None:
-    """Log lines and Python warnings to stderr, short and in the same form."""
-    handler = RichHandler(console=stderr, show_time=False, show_path=False)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
+    """Log lines, Python warnings and lines about progress to stderr, short and in one form."""
+    progress.write_lines(lambda text: stderr.print(text, soft_wrap=True, markup=False))
+    handler: logging.Handler = logging.StreamHandler()  # whole lines, for files and programs
+    if progress.is_shown():
+        handler = RichHandler(console=stderr, show_time=False, show_path=False, show_level=False)
+    handler.setFormatter(_Plain())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("adagc").setLevel(logging.INFO)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -43,9 +48,27 @@ def configure_logging() -> None:
     warnings.showwarning = show
 
 
-def score_table(rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> Table:
-    """All metrics as the paper prints them: per cent, coverage as a count, best in bold."""
+class _Plain(logging.Formatter):
+    """The message alone; warnings say that they are warnings."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        mark = "warning: " if record.levelno >= logging.WARNING else ""
+        return f"{mark}{super().format(record)}"
+
+
+def score_table(
+    rows: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None, remark: str = ""
+) -> Table:
+    """All metrics as the paper prints them: per cent, coverage as a count, best in bold.
+
+    Args:
+        rows: Name and scores of each row.
+        title: Text above the table.
+        remark: Text below the table.
+    """
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    if remark:  # as Text, because a class may be called [bold]
+        table.caption, table.caption_justify = Text(remark), "left"
     table.collapse_padding = True
     table.add_column("", no_wrap=True)
     best = {key: metric.best(scores for _, scores in rows) for key, metric in METRICS.items()}
@@ -73,98 +96,87 @@ def rows_of(tested: TestRecord) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 class Bar:
-    """Progress of one run: loss parts, noisy mAP, time left. Silent when stderr is no terminal."""
+    """Progress of one run: epochs, noisy mAP, loss parts, time left."""
 
-    def __init__(self, progress: Progress, title: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(title, total=None, note="")
+    def __init__(self, shown: progress.Meter) -> None:
+        self._meter = shown
         self._noisy = ""
 
     def step(self, where: types.Progress, losses: types.Losses) -> None:
         """After an optimiser step."""
-        parts = "  ".join(
-            f"{name} {float(value.detach()):.3f}" for name, value in losses.parts.items()
-        )
-        self._progress.update(
-            self._task,
-            total=where.epochs * where.steps_per_epoch,
-            completed=where.step + 1,
-            note=f"epoch {where.epoch}/{where.epochs}  {parts}{self._noisy}",
-        )
+        done, total = where.step + 1, where.epochs * where.steps_per_epoch
+        if self._meter.due or done == total:
+            if not self._meter.done:  # the first step is slower, and a run may be continued
+                self._meter.begin_at(done)
+            parts = (f"{name} {float(part.detach()):.3f}" for name, part in losses.parts.items())
+            epoch = f"epoch {where.epoch}/{where.epochs}"
+            note = "  ".join(filter(None, (epoch, self._noisy, *parts)))
+            self._meter.update(done, total=total, note=note)
 
     def epoch(self, line: EpochRecord) -> None:
         """After an epoch."""
-        values = " / ".join(
-            f"{scores.mean_average_precision * 100:.1f}" for scores in line.noisy.values()
-        )
-        self._noisy = f"  noisy mAP {values}"
-        stage = line.status.get("stage")
-        if stage:
-            self._noisy += f"  {stage}"
+        values = (f"{scores.mean_average_precision * 100:.1f}" for scores in line.noisy.values())
+        self._noisy = f"noisy mAP {' / '.join(values)}  {line.status.get('stage') or ''}".rstrip()
+        epoch = self._meter.note.partition("  ")[0]  # the steps know how many there are
+        self._meter.mark(f"{epoch}, {line.in_words}")
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Bar]:
-    """A bar that disappears when done."""
-    with _bar() as progress:
-        yield Bar(progress, title)
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[note]}"),
-        console=stderr,
-        transient=True,
-        disable=not stderr.is_terminal,
-    )
+    """Show the progress of a training run until it is done."""
+    with progress.meter(title, marks=True) as shown:
+        yield Bar(shown)
 
 
 class BenchBar:
-    """Progress of many runs, told by an engine; failures are said at once.
+    """Progress of many runs, told by an engine; failures are said at once."""
 
-    Where stderr is no terminal, one line per finished run instead of a bar.
-    """
-
-    def __init__(self, progress: Progress, jobs: Sequence[Job]) -> None:
-        self._progress = progress
-        self._epochs = {job.folder: job.epochs_done for job in jobs}
-        self._total = {job.folder: job.config().epochs for job in jobs}
-        self._counts = {"finished": 0, "failed": 0, "unsuited": 0, "busy": 0}
-        self._task = progress.add_task(
-            "runs", total=sum(self._total.values()), completed=sum(self._epochs.values()), note=""
-        )
+    def __init__(self, shown: progress.Meter, jobs: Sequence[Job]) -> None:
+        self._meter = shown
+        self._epochs = {job.folder: job.config().epochs for job in jobs}
+        # An epoch counts as much as the method costs, so that the time left is about right.
+        self._cost = {job.folder: outline(job.method).cost for job in jobs}
+        self._trained = {job.folder: float(job.epochs_done) for job in jobs}
+        self._ended = {"finished": 0, "failed": 0, "unsuited": 0, "busy": 0}
+        self._started = False
+        shown.total = self._amount({folder: n + 1 for folder, n in self._epochs.items()})
+        shown.done = self._amount(self._trained)
 
     def __call__(self, event: Event) -> None:
         """Take note of what happened."""
-        if event.kind == "epoch":
-            self._epochs[event.job.folder] = event.epoch
-        elif event.kind in self._counts:
-            self._counts[event.kind] += 1
-            self._epochs[event.job.folder] = self._total[event.job.folder]
-        if event.kind == "failed":
-            stderr.print(f"failed: {event.job.name}: {event.text}", soft_wrap=True)
-        if event.kind == "unsuited":
-            stderr.print(f"left out: {event.job.name}: {event.text}", soft_wrap=True)
-        if event.kind == "busy":
-            stderr.print(f"another process works on {event.job.name}", soft_wrap=True)
-        done = " ".join(f"{count} {kind}" for kind, count in self._counts.items() if count)
-        done = done.replace("unsuited", "left out")
-        if event.kind == "finished" and not stderr.is_terminal:
-            # A log file has no bar.
-            stderr.print(f"{done} of {len(self._total)}  {event.job.name}", soft_wrap=True)
-        self._progress.update(
-            self._task,
-            completed=sum(self._epochs.values()),
-            note=f"{done or 0} of {len(self._total)}  {event.job.name}",
-        )
+        folder, name = event.job.folder, event.job.name
+        parts = [name]
+        if event.kind in ("epoch", "moved"):
+            done = event.epoch + event.within
+            self._trained[folder] = max(self._trained[folder], done)
+            running = min(event.epoch + (event.kind == "moved"), self._epochs[folder])
+            parts = [f"epoch {running}/{self._epochs[folder]}" if done else "", name, event.text]
+            if not self._started:  # workers start slowly, which tells nothing of the speed
+                self._meter.begin_at(self._amount(self._trained))
+            self._started = True
+        elif event.kind in self._ended:
+            self._ended[event.kind] += 1
+            self._trained[folder] = self._epochs[folder] + 1  # the last one is for the test
+        said = {
+            "failed": f"failed: {name}: {event.text}",
+            "unsuited": f"left out: {name}: {event.text}",
+            "busy": f"another process works on {name}",
+        }
+        if event.kind in said:
+            stderr.print(said[event.kind], soft_wrap=True)
+        counts = (f"{count} {kind}" for kind, count in self._ended.items() if count)
+        ended = f"{', '.join(counts) or 0} of {len(self._epochs)}".replace("unsuited", "left out")
+        told = [ended, *filter(None, parts)]
+        self._meter.update(self._amount(self._trained), note="  ".join(told))
+        if event.kind in ("epoch", "finished"):
+            self._meter.mark(", ".join(told), always=event.kind == "finished")
+
+    def _amount(self, epochs: Mapping[str, float]) -> float:
+        return sum(self._cost[folder] * count for folder, count in epochs.items())
 
 
 @contextmanager
 def bench_bar(jobs: Sequence[Job]) -> Iterator[BenchBar]:
-    """A bar over the epochs of all runs, gone when done."""
-    with _bar() as progress:
-        yield BenchBar(progress, jobs)
+    """Show the progress of all runs together until they are done."""
+    with progress.meter("runs", marks=True) as shown:
+        yield BenchBar(shown, jobs)

@@ -7,7 +7,10 @@ shown with its traceback.
 
 from __future__ import annotations
 
+import errno
 import math
+import re
+from collections.abc import Iterable
 
 
 class AdagcError(Exception):
@@ -34,6 +37,14 @@ class TrainingError(AdagcError):
     """Training had to stop; the checkpoints that were written so far are kept."""
 
 
+class NoSpaceError(AdagcError):
+    """A file does not fit on the disk; the message says how much space it needs."""
+
+
+class BusyError(AdagcError):
+    """Another process is working on the same thing; the message says which."""
+
+
 class UnsuitedError(AdagcError):
     """A method needs something that this data does not have; other methods may still work."""
 
@@ -50,9 +61,37 @@ class MissingExtraError(AdagcError):
         super().__init__(f"{what} is not installed: run  pip install 'adagc[{extra}]'")
 
 
+def shortage(error: BaseException) -> str | None:
+    """One line about a resource that the machine has too little of; None for any other error."""
+    text = str(error)
+    torch_memory = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
+    if isinstance(error, MemoryError) or torch_memory or _has_code(error, errno.ENOMEM):
+        # numpy says "Unable to allocate 1.2 GiB for", torch "tried to allocate 123 bytes".
+        amount = re.search(r"allocate (\d[\d.]* \w+)", text)
+        needed = f" ({amount[1]} more are needed)" if amount else ""
+        return f"not enough memory{needed}: close other programs, or work on less at a time"
+    if _has_code(error, errno.EMFILE, errno.ENFILE):
+        return "too many files are open: raise the limit (ulimit -n)"
+    if _has_code(error, errno.EAGAIN) or "can't start new thread" in text:
+        return "the system starts no more processes or threads: end others, or raise ulimit -u"
+    if isinstance(error, RecursionError):
+        return "a file is nested too deeply to be read: simplify it"
+    return None
+
+
+def _has_code(error: BaseException, *codes: int) -> bool:
+    return isinstance(error, OSError) and error.errno in codes
+
+
 def flag(option: str) -> str:
     """An option as help and messages write it: --split-seed for split_seed."""
     return f"--{option.replace('_', '-')}"
+
+
+def examples(names: Iterable[str], count: int = 3) -> str:
+    """The first few names for a message, with dots if there are more: "a, b, c, ..."."""
+    listed = list(names)
+    return ", ".join(listed[:count]) + (", ..." if len(listed) > count else "")
 
 
 def check_range(

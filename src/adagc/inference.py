@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from adagc import ranks
 from adagc.images.base import SceneDataset
+from adagc.progress import tracked
 
 
 def probabilities(network: nn.Module, values: Tensor) -> Tensor:
@@ -51,7 +52,7 @@ def predict(
     was_training = network.training
     network.eval()
     parts = []
-    for start in range(0, len(rows), batch_size):
+    for start in tracked(range(0, len(rows), batch_size), "predicting"):
         values = torch.from_numpy(images.gather(rows[start : start + batch_size]))
         parts.append(probabilities(network, values.to(device).to(torch.float32)).cpu().numpy())
     network.train(was_training)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from adagc.errors import UsageError, flag
 
 # difflib compares with every option: 0.3 s for this many, but a minute for a million image names
 _MOST_COMPARED = 5_000
@@ -38,3 +42,20 @@ def hint_or_list(name: str, options: Collection[str], what: str) -> str:
     more = ", ..." if len(options) > _MOST_LISTED else ""
     listed = f"; the {what} are: {', '.join(list(options)[:_MOST_LISTED])}{more}"
     return hint(name, options) or listed
+
+
+def require_path(option: str, path: Path | str | None) -> None:
+    """Raise UsageError if an option names a file or folder that does not exist.
+
+    Args:
+        option: Name of the option as a Python identifier, or of an argument in capital letters.
+        path: Its value; None means "not given" and is always accepted.
+    """
+    if path is None or Path(path).exists():
+        return
+    siblings: list[str] = []
+    with suppress(OSError):
+        siblings = sorted(sibling.name for sibling in Path(path).parent.iterdir())
+    near = hint(Path(path).name, siblings) or "; correct the path"
+    named = option if option.isupper() else flag(option)
+    raise UsageError(f"{named} {path}: there is no such file or folder{near}")

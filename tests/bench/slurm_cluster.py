@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Daemons live where the PATH of a plain user does not lead.
-SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
+from machine import SLURM, search
+
+TOOLS = (*SLURM, "munged", "setpriv")
 
 CONF = """
 ClusterName=test
@@ -55,21 +55,11 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def why_not() -> str | None:
-    """Why there can be no cluster on this machine."""
-    missing = [tool for tool in TOOLS if shutil.which(tool, path=SEARCH) is None]
-    if missing:
-        return f"no {missing[0]} here: apt-get install slurm-wlm munge (make system-deps does it)"
-    if os.geteuid() != 0:
-        return "a private Slurm needs root: its daemons start jobs for users"
-    return None
-
-
 @contextmanager
 def cluster(cpus: int = 2) -> Iterator[dict[str, str]]:
     """Environment variables with which the commands of Slurm find the cluster."""
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # short: the path of a socket has 107 letters
-    variables = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": SEARCH}
+    variables = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": search()}
     environment = {**_outside_of_slurm(), **variables}
     daemons: list[subprocess.Popen[bytes]] = []
     try:

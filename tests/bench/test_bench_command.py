@@ -13,7 +13,7 @@ from adagc.bench.engines import Event, LocalEngine
 from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
 from adagc.bench.results import collect
-from adagc.bench.scenarios import load
+from adagc.bench.scenarios import AVERAGE, load
 from adagc.bench.slurm.engine import SlurmEngine
 from adagc.bench.work import perform
 from adagc.cli import main
@@ -25,6 +25,7 @@ from adagc.metrics import METRICS
 from adagc.paper.ablate import plan as plan_study
 from adagc.paper.ablate import studies
 from adagc.training.config import RunConfig
+from adagc.training.views import VIEWS
 from tiny import write_scenario
 
 
@@ -45,7 +46,7 @@ def test_tables_are_made_of_the_folders_alone(done, capsys):
     found = json.loads(capsys.readouterr().out)["tiny"]
     views = [(table["network"], table["choice"]) for table in found["tables"]]
     assert views == [
-        ("network", "last"), ("network", "best"), ("averaged", "last"), ("averaged", "best"),
+        ("averaged", "last"), ("averaged", "best"), ("network", "last"), ("network", "best"),
     ]  # fmt: skip
     (run,) = (done / "out" / "tiny" / "an").glob("seed0-*/scores.json")
     scores = json.loads(run.read_text())["networks"]["averaged"]["best"]
@@ -65,8 +66,66 @@ def test_tables_are_made_of_the_folders_alone(done, capsys):
     assert main(words(done, "bench", "--methods", "AN", "AdaGC")) == 0
     assert (done / "out" / "tiny" / "table.md").read_text() == before
     shown = capsys.readouterr().out
-    assert "AdaGC (teacher)" in shown
+    assert "Tiny (averaged network, last epoch)" in shown
     assert "table.md" in shown
+    assert "mAP of AdaGC against averaged AN" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_one_view_is_judged_and_comes_first(done, capsys, name):
+    methods = ["--methods", "AN", "AdaGC"]
+    assert main(words(done, "bench", *methods, "--judge", name)) == 0
+    view = VIEWS[name]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"Tiny ({view.title})" in shown
+    assert f"({view.networks}; " in shown
+    folder = done / "out" / "tiny"
+    lines = (folder / "table.md").read_text().splitlines()
+    assert lines[0] == f"**Tiny ({view.title})**"
+    assert lines[-1].startswith(("AN has the highest", "AdaGC has the highest"))
+    found = json.loads((folder / "table.json").read_text())
+    assert found["judge"] == found["verdict"]["view"] == name
+    assert set(found["verdicts"]) == set(VIEWS)
+    # Every view has its own leader, lead and gains, which are those of the scores in it.
+    for other in VIEWS:
+        scores = {}
+        for label in ("an", "adagc"):
+            (run,) = (folder / label).glob("seed0-*/scores.json")
+            network, _, choice = other.partition("-")
+            tested = json.loads(run.read_text())["networks"][network][choice]
+            scores[label] = tested["mean_average_precision"]
+        verdict = found["verdicts"][other]
+        assert verdict["lead"]["mean"] == pytest.approx(abs(scores["adagc"] - scores["an"]))
+        (table,) = [t for t in found["tables"] if f"{t['network']}-{t['choice']}" == other]
+        gain = table["gains"]["AdaGC"]["AN"]
+        assert gain["mean"] == pytest.approx(scores["adagc"] - scores["an"])
+
+
+def test_a_view_that_is_not_there_is_refused(done, capsys):
+    assert main(words(done, "bench", "--judge", "averaged")) == 2
+    assert "averaged-last" in capsys.readouterr().err
+
+
+def test_every_method_keeps_an_average_unless_the_scenario_says_no(tmp_path, capsys):
+    scenario = write_scenario(tmp_path / "tiny", epochs=1)
+    text = (tmp_path / "tiny" / "scenario.yaml").read_text()
+    (tmp_path / "tiny" / "scenario.yaml").write_text(text.replace("average: 0.9\n", ""))
+    assert load(str(tmp_path / "tiny")).settings["average"] == AVERAGE
+    (tmp_path / "tiny" / "scenario.yaml").write_text(text.replace("0.9\n", "null\n"))
+    scenario = load(str(tmp_path / "tiny"))
+    assert scenario.settings["average"] is None
+    for job in plan(scenario, ["AN", "WAN"], tmp_path / "out", [0]):
+        perform(job)
+    # Then all methods are judged by their trained networks.
+    assert main(words(tmp_path, "bench", "--methods", "AN", "WAN")) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Tiny (trained network, last epoch)" in shown
+    assert "(trained networks after the last epoch; " in shown
+    assert main(words(tmp_path, "bench", "--methods", "AN", "WAN", "--judge", "averaged-last")) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "no run has test scores of its averaged network: choose another view with --judge" in shown
+    )
 
 
 def test_a_dry_run_says_what_is_missing_and_does_nothing(done, capsys):
@@ -137,7 +196,7 @@ def test_damaged_predictions_cost_the_sentence_and_nothing_else(done, capsys):
     assert main(words(done, "bench", "--methods", "AN", "AdaGC")) == 0
     told = capsys.readouterr().out
     assert f"{path} is damaged" in told.replace("\n", " ")
-    assert "no verdict" in told
+    assert "no recommendation" in told
 
 
 def test_a_damaged_history_of_an_unfinished_run_does_not_stop_the_bench(done, capsys):
@@ -160,7 +219,7 @@ def test_runs_with_different_networks_are_not_mixed(tmp_path, capsys):
     told = capsys.readouterr().err
     assert "weights none" in told
     assert "with registry" in told
-    assert "say which in scenario.yaml" in told
+    assert "set weights in scenario.yaml" in told
 
 
 def test_ablate_knows_tuned_options_and_needs_no_plots(tiny, tmp_path, capsys, monkeypatch):
@@ -176,7 +235,7 @@ def test_ablate_knows_tuned_options_and_needs_no_plots(tiny, tmp_path, capsys, m
     assert main(words(tmp_path, "ablate", *studies_)) == 0
     told = capsys.readouterr()
     assert "without Mixup" in told.out
-    assert "no curves of mixup" in told.err
+    assert "no figure of the ablation mixup" in told.err
     found = json.loads((tmp_path / "out" / "tiny" / "ablations" / "mixup.json").read_text())
     assert found["options"]["with Mixup"]["weight"] == 7
 
@@ -241,7 +300,7 @@ def test_tables_and_dry_runs_say_what_a_reader_must_know(tiny, tmp_path, capsys)
     assert "about" not in capsys.readouterr().out
     assert main(words(tmp_path, "bench", "--methods", "AN")) == 0
     table = (tmp_path / "out" / "tiny" / "table.md").read_text()
-    assert "Made with 2 epochs, batches of 8, 24 training scenes." in table
+    assert "Settings: 2 epochs, batches of 8, 24 training scenes." in table
     found = json.loads((tmp_path / "out" / "tiny" / "table.json").read_text())
     (folder,) = found["runs"].values()
     assert (Path(folder) / "scores.json").exists()
@@ -299,6 +358,20 @@ def test_ablate_figures_and_theory_from_finished_runs(tiny, tmp_path, capsys):
     assert main(["theory", str(run), "--json"]) == 0
     theory = json.loads(capsys.readouterr().out)
     assert Path(theory["figure"][0]).exists()
+
+
+@pytest.mark.parametrize("name", [None, "network-best"])
+def test_figures_are_drawn_in_the_view_that_is_judged(done, monkeypatch, name):
+    told = []
+
+    def draw(results, out, only, *, view):
+        told.append(view)
+        return {}
+
+    monkeypatch.setattr("adagc.paper.figures.draw_all", draw)
+    judge = [] if name is None else ["--judge", name]
+    assert main(words(done, "figures", "--to", str(done / "figures"), *judge)) == 0
+    assert told == [VIEWS[name or "averaged-last"]]
 
 
 def test_figures_without_runs_say_what_to_do(tiny, tmp_path, capsys):

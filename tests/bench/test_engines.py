@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from adagc.bench.engines import LocalEngine, _serve
+from adagc.bench import engines
+from adagc.bench.engines import LocalEngine, Place, _serve
 from adagc.bench.failures import failure_of
 from adagc.bench.jobs import make_job, plan
 from adagc.bench.results import collect
@@ -29,7 +30,8 @@ def test_two_workers_do_all_jobs_and_one_failure_does_not_stop_the_others(tmp_pa
     LocalEngine(2).run([bad, *good], events.append)
     ends = {event.job.folder: event.kind for event in events if event.kind != "epoch"}
     assert ends == {bad.folder: "failed", good[0].folder: "finished", good[1].folder: "finished"}
-    assert [event.epoch for event in events if event.job == good[0] and event.epoch] == [1, 2]
+    epochs = [event.epoch for event in events if event.job == good[0] and event.kind == "epoch"]
+    assert epochs == [1, 2]
     found = collect("tiny", [*good, bad])
     assert [result.method for result in found.finished] == ["AN", "WAN"]
     assert "no_such_net" in found.failed["AN"][0]
@@ -115,12 +117,13 @@ def test_workers_whose_bench_is_gone_leave_runs_to_be_continued(tmp_path):
     (job,) = plan(scenario, ["AN"], tmp_path / "out", [0])
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     worker = multiprocessing.get_context("spawn").Process(
-        target=_serve, args=(theirs, sorted(os.sched_getaffinity(0)), None, ())
+        target=_serve, args=(theirs, Place(1), ())
     )
     worker.start()
     theirs.close()
     ours.send(job.to_dict())
-    assert ours.recv()[0] == "epoch"
+    while ours.recv()[0] != "epoch":
+        pass
     ours.close()
     worker.join(timeout=60)
     assert worker.exitcode == 1
@@ -157,15 +160,57 @@ def _kill_children():
 
 def test_workers_share_the_cores_without_overlap():
     engine = LocalEngine(2)
-    engine.cores, engine.gpus = list(range(8)), []
-    assert engine.share(0) == ([0, 1, 2, 3], None)
-    assert engine.share(1) == ([4, 5, 6, 7], None)
+    engine.cores, engine.threads, engine.gpus = list(range(8)), 8, []
+    assert engine.place(0) == Place(4, (0, 1, 2, 3))
+    assert engine.place(1) == Place(4, (4, 5, 6, 7))
     engine.workers = 16
-    assert [engine.share(i)[0] for i in (0, 7, 8)] == [[0], [7], [0]]
+    assert [engine.place(i).cores for i in (0, 7, 8)] == [(0,), (7,), (0,)]
     engine.gpus = ["3", "5"]
-    assert [engine.share(i)[1] for i in range(3)] == ["3", "5", "3"]
+    assert [engine.place(i).gpu for i in range(3)] == ["3", "5", "3"]
     with pytest.raises(UsageError):
         LocalEngine(0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers", "wanted"),
+    [
+        (None, None, (8, Place(1, (7,)))),
+        (None, 1, (1, Place(8, tuple(range(8))))),
+        ("2", None, (2, Place(1))),
+        ("1", 1, (1, Place(1))),
+        ("6", 2, (2, Place(3))),
+        ("1", 4, (4, Place(1))),  # as many workers as were asked for have a thread each
+        ("64", 2, (2, Place(4, (4, 5, 6, 7)))),
+        ("4,2", 1, (1, Place(4))),  # threads of nested loops follow
+        ("many", 1, (1, Place(8, tuple(range(8))))),
+        ("0", 1, (1, Place(8, tuple(range(8))))),
+    ],
+)
+def test_all_workers_together_have_as_many_threads_as_are_allowed(
+    monkeypatch, asked, workers, wanted
+):
+    monkeypatch.setattr(engines, "_cores", lambda: list(range(8)))
+    monkeypatch.setattr(engines, "_gpus", list)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    engine = LocalEngine(workers)
+    assert (engine.workers, engine.place(engine.workers - 1)) == wanted
+
+
+def test_a_bench_stays_on_the_cores_that_it_may_use(tiny, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    (job,) = plan(tiny, ["AN"], tmp_path / "out", [0])
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        engine = LocalEngine()
+        engine.run([job], lambda event: None)
+    finally:
+        os.sched_setaffinity(0, before)
+    assert engine.workers == 1
+    environment = json.loads((Path(job.folder) / "environment.json").read_text())
+    assert environment["threads"] == 1
 
 
 def test_the_bench_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_path):
@@ -203,6 +248,7 @@ def _without_times(value):
         return {
             key: _without_times(inner)
             for key, inner in value.items()
-            if "seconds" not in key and key not in ("sentence", "cost", "verdict", "runs")
+            if "seconds" not in key
+            and key not in ("sentence", "cheapest", "gap", "cost", "fastest", "runs")
         }
     return [_without_times(inner) for inner in value] if isinstance(value, list) else value

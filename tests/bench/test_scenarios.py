@@ -32,17 +32,19 @@ def test_shipped_scenarios_can_be_loaded(name, somewhere):
     assert scenario.name == name
     assert len(scenario.seeds) >= 3
     assert scenario.config(7).seed == 7
-    assert scenario.options.keys() <= registry().keys()
-    for title, options in scenario.options.items():
-        registry()[title](**options)
+    assert scenario.methods.keys() <= registry().keys()
+    for title in scenario.methods:
+        registry()[title](**scenario.told(title))
 
 
 def test_a_scenario_takes_over_the_methods_of_the_one_it_stands_on(somewhere):
-    below, above = load("aid-random"), load("aid-manual")
-    assert below.told("LL-R") == above.told("LL-R") == {"final": 0.25}
-    assert below.told("AdaGC")["weight"] == 9
-    assert above.told("AdaGC")["weight"] == 8
-    assert (above.settings["scheme"], above.settings["size"]) == (None, 96)
+    below, above = load("aid-features"), load("aid-features-told")
+    assert below.told("LL-R") == {}
+    assert above.told("LL-R") == {"final": 0.25}
+    assert below.told("AdaGC") == above.told("AdaGC") == {"weight": 9, "patience": 4}
+    assert load("aid-manual").told("AdaGC")["weight"] == 8  # its own wins
+    manual = load("aid-manual")
+    assert (manual.settings["scheme"], manual.settings["size"]) == (None, 96)
 
 
 def test_another_seed_draws_other_labels_unless_they_are_given_or_fixed(tmp_path):
@@ -59,11 +61,12 @@ def test_options_of_another_folder_win(tmp_path):
     (tmp_path / "a" / "wan.yaml").write_text("method: {title: WAN, negative_weight: 0.5}")
     tuned = tmp_path / "tuned"
     tuned.mkdir()
-    (tuned / "x.yaml").write_text("method: {title: ll-r, final: 0.3}")
+    (tuned / "x.yaml").write_text("method: {title: ll-r, final: 0.3, tuned_on: noisy}")
     scenario = load(str(tmp_path / "a")).with_options(tuned)
     assert scenario.told("LL-R") == {"final": 0.3}
     assert scenario.told("WAN") == {"negative_weight": 0.5}
     assert scenario.told("AN") == {}
+    assert [scenario.tuned_on(title) for title in ("LL-R", "WAN", "AN")] == ["noisy", None, None]
 
 
 @pytest.mark.parametrize(

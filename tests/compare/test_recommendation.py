@@ -3,16 +3,20 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from adagc.bench.results import Results
-from adagc.compare.recommendation import recommend
-from adagc.types import NetworkRole
-from fake_results import from_numbers, from_predictions
+from adagc.compare import recommendation
+from adagc.training.views import VIEWS
+from fake_results import from_numbers, from_predictions, with_told
 
+# The runs here have a trained network and, unless a test says so, no average.
+recommend = partial(recommendation.recommend, view=VIEWS["network-last"])
 IMAGES, CLASSES = 150, 4
+BASIS = "trained networks after the last epoch; 95 % interval over 3 seeds and 150 test images"
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +69,12 @@ def test_a_clear_leader_is_recommended_with_its_lead(tmp_path, truth):
     assert found.score == pytest.approx(means["AdaGC"])
     assert found.lead.mean == pytest.approx(means["AdaGC"] - means["LL-R"], abs=1e-6)
     assert found.lead.is_clear
+    assert found.recommended == "AdaGC"
+    assert found.lead.mean == pytest.approx((found.lead.low + found.lead.high) / 2)
     lead, half = found.lead.mean * 100, found.lead.half * 100
     assert found.sentence.startswith(
         f"Use AdaGC: it leads by {lead:.1f} ± {half:.1f} mAP over LL-R"
-        f" (95 % interval over 3 seeds and {IMAGES} test images)."
+        f" ({BASIS}, corrected for comparing 3 methods)."
     )
     assert len(sentences(found.sentence)) == 2
 
@@ -83,6 +89,7 @@ def test_two_that_cannot_be_told_apart(tmp_path, truth):
     assert f"cannot be told apart from {found.runner_up} on this data" in found.sentence
     assert ", nor from " in found.sentence
     assert "leads" not in found.sentence
+    assert found.recommended == ""
 
 
 def test_what_would_do_at_a_lower_price(tmp_path, truth):
@@ -92,7 +99,35 @@ def test_what_would_do_at_a_lower_price(tmp_path, truth):
     found = recommend(results, resamples=100)
     assert (found.leader, found.cheapest, found.cost) == ("LL-R", "WAN", 0.6)
     assert 0 < found.gap.mean <= 0.01
-    assert "WAN is within 1.0 of LL-R at 60 % of the cost." in found.sentence
+    gap, half = found.gap.mean * 100, found.gap.half * 100
+    assert found.gap.is_clear
+    assert (
+        f"WAN takes 60 % of its time and scores {gap:.1f} ± {half:.1f} mAP less." in found.sentence
+    )
+
+
+def test_cost_is_cpu_time_where_all_runs_know_it(tmp_path, truth):
+    """The clock says the opposite, because the machine was busy."""
+    results = make(
+        tmp_path,
+        truth,
+        {"LL-R": 1.02, "WAN": 1.0},
+        noise=0.001,
+        seconds={"LL-R": 50.0, "WAN": 90.0},
+    )
+    cpu = {"LL-R": 40.0, "WAN": 10.0}
+    timed = replace(
+        results, finished=tuple(replace(r, cpu_seconds=cpu[r.label]) for r in results.finished)
+    )
+    found = recommend(timed, resamples=50)
+    assert (found.leader, found.cheapest, found.cost, found.clock) == (
+        "LL-R", "WAN", 0.25, "CPU time",
+    )  # fmt: skip
+    assert "WAN takes 25 % of its CPU time" in found.sentence
+    # One old run that does not know it, and the clock decides for all.
+    old = replace(timed, finished=(*timed.finished[:-1], results.finished[-1]))
+    assert recommend(old, resamples=50).clock == "time"
+    assert "No other method is clearly cheaper to train." in recommend(old, resamples=50).sentence
 
 
 def test_nothing_cheaper_is_said_too(tmp_path, truth):
@@ -112,9 +147,14 @@ def test_level_but_not_near_is_worded_so(tmp_path, truth):
     found = recommend(results, resamples=200)
     assert found.gap.mean > 0.01
     assert not found.gap.is_clear
-    assert (
-        "The cheapest that cannot be told apart from AdaGC is AN, at 50 % of the cost."
-        in found.sentence
+    assert found.sentence.endswith("3 seeds and 20 test images). AN takes 50 % of its time.")
+    three = {"AdaGC": 1.5, "LL-R": 1.45, "AN": 1.2}
+    seconds = {"AdaGC": 100.0, "LL-R": 100.0, "AN": 50.0}
+    text = recommend(
+        make(tmp_path / "three", few, three, noise=0.3, seconds=seconds), resamples=200
+    ).sentence
+    assert re.search(
+        r"AN takes 50 % of its time and cannot be told apart from it either \(difference \d", text
     )
 
 
@@ -124,7 +164,7 @@ def test_more_information_is_a_condition_not_a_recommendation(tmp_path, truth):
     assert (found.leader, found.runner_up, found.informed) == ("AdaGC", "AN", "Dist-PU")
     assert found.advantage.is_clear
     third = sentences(found.sentence)[2]
-    assert third.startswith("Dist-PU, which must be told the true label frequencies")
+    assert third.startswith("Dist-PU, which is told the true label frequencies")
     assert re.search(r"per image, scores \d+\.\d ± \d+\.\d more\.$", third)
     assert "GT w/ BCE" not in found.sentence
     # One that does not beat the candidates is not worth a word.
@@ -133,15 +173,30 @@ def test_more_information_is_a_condition_not_a_recommendation(tmp_path, truth):
     )
     assert (worse.informed, worse.advantage) == ("", None)
     assert "Dist-PU" not in worse.sentence
+    # Nor is a method recommended that needs nothing, but was told by an option.
+    results = make(tmp_path / "4", truth, {"LL-R": 3.0, "AdaGC": 1.0, "AN": 0.1})
+    assert recommend(results, resamples=50).leader == "LL-R"
+    told = recommend(with_told(results, "LL-R", "final"), resamples=50)
+    assert (told.leader, told.runner_up, told.informed) == ("AdaGC", "AN", "LL-R")
+    assert "LL-R, which is told the true label frequencies" in told.sentence
     level = {"Dist-PU": 1.0, "AdaGC": 1.0, "AN": 0.1}
     close = recommend(make(tmp_path / "3", truth, level, noise=0.5), resamples=100)
     assert not close.advantage.is_clear
     assert "per image, is not clearly better (0.7 ± " in close.sentence
 
 
-def test_one_seed_covers_the_images_only(tmp_path, truth):
-    found = recommend(make(tmp_path, truth, {"AdaGC": 2.0, "AN": 0.1}, seeds=1), resamples=50)
-    assert f"(one seed: the 95 % interval covers the {IMAGES} test images only)" in found.sentence
+def test_nothing_is_recommended_from_one_seed(tmp_path, truth):
+    quality = {"AdaGC": 2.0, "AN": 0.1, "EPR": 3.0}
+    found = recommend(make(tmp_path, truth, quality, seeds=1), resamples=50)
+    assert found.lead.is_clear  # as far as images go
+    assert found.recommended == ""
+    assert re.fullmatch(
+        r"AdaGC has the highest mAP, \d+\.\d, \d+\.\d ± \d+\.\d above AN with one seed (.*)\."
+        r" Nothing is recommended from one seed, because another one may turn the order round: run"
+        r" 3 or more \(such as --seeds 0 1 2\)\.",
+        found.sentence,
+    )
+    assert f"the 95 % interval covers the choice of the {IMAGES} test images only" in found.sentence
 
 
 def test_missing_and_failed_runs_are_a_clause_at_the_end(tmp_path, truth):
@@ -157,9 +212,9 @@ def test_missing_and_failed_runs_are_a_clause_at_the_end(tmp_path, truth):
     assert (found.failed, found.unfinished, found.planned) == (1, 3, 12)
     assert found.lead.seeds == 2
     assert found.sentence.endswith(
-        "; 1 of 12 runs failed and 3 are not finished, so this may change."
+        " 1 of 12 runs failed and 3 are not finished, so this may change."
     )
-    assert len(sentences(found.sentence)) == 3
+    assert len(sentences(found.sentence)) == 4
 
 
 def test_a_lucky_seed_is_not_a_lead(tmp_path, truth):
@@ -183,43 +238,81 @@ def test_a_lucky_seed_is_not_a_lead(tmp_path, truth):
     }
     assert means["WAN"] > means["AN"]
     found = recommend(results, resamples=100)
-    assert (found.leader, found.lead.seeds) == ("AN", 1)
+    assert (found.leader, found.lead.seeds, found.highest) == ("AN", 1, False)
+    assert found.sentence.startswith("AN is ahead where methods share seeds (its mAP is ")
+    assert "Use" not in found.sentence  # one common seed is one seed
 
 
 def test_without_a_shared_seed_there_is_no_verdict(tmp_path, truth):
     results = make(tmp_path, truth, {"AN": 1.0, "WAN": 0.1}, seeds={"AN": [0], "WAN": [1]})
     text = recommend(results, resamples=20).sentence
-    assert text.startswith("There is no verdict yet: no method shares a seed with AN")
+    assert text.startswith(
+        "There is no recommendation yet: no two methods have a run with the same seed"
+    )
 
 
-def test_an_averaged_network_or_the_teacher_in_its_place(tmp_path, truth):
-    rng = np.random.default_rng(6)
-    good = {0: (2 * truth + rng.normal(size=truth.shape)).astype(np.float32)}
-    bad = {0: rng.random(truth.shape, np.float32)}
-    one = from_predictions(tmp_path / "a", truth, {"AN": bad}, name="averaged")
-    two = from_predictions(tmp_path / "b", truth, {"AdaGC": good}, name="teacher")
-    both = Results("tiny", one.jobs + two.jobs, one.finished + two.finished)
-    assert recommend(both, role=NetworkRole.AVERAGE, resamples=50).leader == "AdaGC"
-    assert "no run has a network called 'network'" in recommend(both).sentence
+def test_averages_stand_beside_averages(tmp_path, truth):
+    """A teacher is an average; rows without one are named, not mixed in."""
+    one = make(tmp_path / "a", truth, {"AN": 0.2, "WAN": 0.5}, name="averaged")
+    two = make(tmp_path / "b", truth, {"AdaGC": 2.0}, name="teacher")
+    three = make(tmp_path / "c", truth, {"LL-R": 3.0})
+    both = Results(
+        "tiny", one.jobs + two.jobs + three.jobs, one.finished + two.finished + three.finished
+    )
+    found = recommendation.recommend(both, resamples=50)  # the default view
+    assert (found.view.name, found.leader, found.runner_up) == ("averaged-last", "AdaGC", "WAN")
+    assert "(averaged networks after the last epoch; 95 %" in found.sentence
+    assert found.without == ("LL-R",)
+    assert found.sentence.endswith(" LL-R has no averaged network and cannot be compared here.")
+    assert "of the methods that need neither" in recommend(both).sentence
+    assert recommend(two).sentence == (
+        "There is no recommendation yet: no run has test scores of its trained network: choose"
+        " another view with --judge."
+    )
+
+
+def test_gains_over_the_simplest_baselines(tmp_path, truth):
+    quality = {"AN": 0.2, "AN-LS": 0.3, "WAN": 0.5, "EPR": 0.6, "AdaGC": 1.0, "LL-R": 2.0}
+    averaged = make(tmp_path, truth, quality, name="averaged")
+    found = recommendation.recommend(averaged, resamples=100)
+    # Those that need nothing and have nothing to tune, for the leader and for the proposed method.
+    assert {label: list(own) for label, own in found.gains.items()} == {
+        "LL-R": ["AN", "WAN"], "AdaGC": ["AN", "WAN"],
+    }  # fmt: skip
+    scores = {label: [] for label in quality}
+    for run in averaged.finished:
+        scores[run.label].append(run.scores("averaged", "last").mean_average_precision)
+    for label, own in found.gains.items():
+        for other, gain in own.items():
+            wanted = np.mean(scores[label]) - np.mean(scores[other])
+            assert gain.mean == pytest.approx(wanted, abs=1e-6)
+    own = found.gains["AdaGC"]
+    said = {other: f"+{gain.mean * 100:.1f} ± {gain.half * 100:.1f}" for other, gain in own.items()}
+    assert found.notes[1] == (
+        f"mAP of AdaGC against averaged AN {said['AN']}, against averaged WAN {said['WAN']} (95 %"
+        " intervals)."
+    )
+    trained = recommend(make(tmp_path / "t", truth, quality), resamples=100)
+    assert trained.notes[1].startswith("mAP of AdaGC against AN +")
 
 
 def test_what_is_missing_is_said():
     assert recommend(from_numbers({"AN": [], "WAN": []}, planned=2)).sentence == (
-        "There is no verdict yet: no run is finished; 4 of 4 runs are not finished."
+        "There is no recommendation yet: no run is finished; 4 of 4 runs are not finished."
     )
     assert recommend(from_numbers({"GT w/ BCE": [9.0], "EPR": [8.0], "AN": [7.0]})).sentence == (
-        "There is no verdict yet: only AN is finished of those that need neither clean labels nor"
-        " label frequencies."
+        "There is no recommendation yet: of the methods that need neither clean labels nor label"
+        " frequencies, only AN is finished."
     )
-    assert "no method is finished of those" in recommend(from_numbers({"EPR": [1.0]})).sentence
+    assert "frequencies, none is finished" in recommend(from_numbers({"EPR": [1.0]})).sentence
 
 
 def test_without_test_labels():
     results = from_numbers({"AN": [1.0], "WAN": [2.0]})
     blind = replace(results, finished=tuple(replace(r, networks={}) for r in results.finished))
     assert recommend(blind).sentence == (
-        "There is no verdict yet: there are no clean labels of test images to compare the methods"
-        " with."
+        "There is no recommendation yet: there are no clean labels of test images to compare the"
+        " methods with."
     )
 
 
@@ -228,7 +321,7 @@ def test_runs_that_cannot_be_compared_leave_the_tables_alone(tmp_path, truth):
     two = make(tmp_path / "2", ~truth, {"WAN": 1.0}, seeds=1)
     both = Results("tiny", one.jobs + two.jobs, one.finished + two.finished)
     assert re.search(
-        r"no verdict yet: .*AN-0 and .*WAN-0 were not tested", recommend(both).sentence
+        r"no recommendation yet: .*AN-0 and .*WAN-0 were not tested", recommend(both).sentence
     )
 
 
@@ -264,5 +357,5 @@ def test_a_circle_has_no_leader(tmp_path, truth):
         for label, own in seeds.items()
     }
     found = recommend(from_predictions(tmp_path, truth, rows), resamples=100)
-    assert "on the seeds that both have" in found.missing
-    assert "Use" not in found.sentence
+    assert found.recommended == ""
+    assert "cannot be told apart" in found.sentence

@@ -4,10 +4,10 @@ import csv
 import io
 import json
 import re
-import shutil
 import statistics
 import subprocess
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -23,10 +23,12 @@ from adagc.methods import register, registry
 from adagc.methods.assume_negative import AssumeNegative
 from adagc.metrics import METRICS
 from adagc.paper import values as paper
-from adagc.types import NetworkRole
-from fake_results import from_numbers
+from adagc.training.views import VIEWS
+from fake_results import from_numbers, with_told
 from tiny import write_scenario
 
+# The trained network after the last epoch; numbers without a name of a network are of it.
+build = partial(tables.build, view=VIEWS["network-last"])
 MAP, COVERAGE = "mean_average_precision", "coverage"
 SEVEN = [60.0, 5.0, 6.0, 90.0, 50.0, 55.0, 45.0]
 
@@ -48,15 +50,22 @@ def by_label(table):
     return {row.label: row for row in table.rows}
 
 
+def test_the_papers_role_stands_beside_the_one_that_is_told_as_it_was():
+    rows = by_label(tables.build(everything(), paper=paper.values("aid-random")))
+    assert rows["ROLE-oracle"].paper[MAP].mean == 56.35
+    assert rows["ROLE"].paper == {}
+    assert all(row in registry() for name in paper.known() for row in paper.values(name).rows)
+
+
 # -- the numbers --------------------------------------------------------------------------------
 
 
 def test_cells_are_mean_and_unbiased_deviation_as_printed():
-    cell = by_label(tables.build(from_numbers({"AN": [60.0, 62.0, 67.0]})))["AN"].cells[MAP]
+    cell = by_label(build(from_numbers({"AN": [60.0, 62.0, 67.0]})))["AN"].cells[MAP]
     assert cell.mean == pytest.approx(63.0)
     assert cell.deviation == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
     assert cell.runs == 3
-    alone = by_label(tables.build(from_numbers({"AN": [SEVEN]})))["AN"].cells
+    alone = by_label(build(from_numbers({"AN": [SEVEN]})))["AN"].cells
     assert alone[COVERAGE] == tables.Cell(5.0, None, 1)
     assert alone[MAP].deviation is None
 
@@ -84,7 +93,7 @@ def test_marks_of_the_papers_own_numbers(scenario):
     }[scenario]
     theirs = paper.values(scenario).rows
     rows = {title: [[row[m.key].mean for m in METRICS.values()]] for title, row in theirs.items()}
-    table = tables.build(from_numbers(rows))
+    table = build(from_numbers(rows))
     for mark, titles in printed.items():
         for metric, title in zip([*METRICS.values()][:5], titles, strict=True):
             marked = [row.label for row in table.rows if row.cells[metric.key].mark == mark]
@@ -115,11 +124,11 @@ def test_marks_are_shared_by_ties(means, metric):
 
 def test_marks_use_what_rounding_hides_and_leave_out_clean_labels():
     rows = {"GT w/ BCE": [90.0], "AN": [60.001], "WAN": [60.002], "EPR": [59.0]}
-    found = by_label(tables.build(from_numbers(rows)))
+    found = by_label(build(from_numbers(rows)))
     assert [found[label].cells[MAP].mark for label in rows] == ["", "second", "best", ""]
     # Coverage is better where it is lower.
     assert [found[label].cells[COVERAGE].mark for label in rows] == ["", "second", "", "best"]
-    lonely = by_label(tables.build(from_numbers({"IUN": [80.0], "AN": [60.0]})))
+    lonely = by_label(build(from_numbers({"IUN": [80.0], "AN": [60.0]})))
     assert lonely["AN"].cells[MAP].mark == ""
 
 
@@ -141,13 +150,13 @@ FAMILIES = {
 
 def test_the_methods_of_the_paper_have_their_places_whatever_the_order_of_the_plan():
     known = [title for titles in FAMILIES.values() for title in titles]
-    table = tables.build(from_numbers({title: [50.0] for title in reversed(known)}))
+    table = build(from_numbers({title: [50.0] for title in reversed(known)}))
     found = {group.name: [row.label for row in group.rows] for group in table.groups}
     assert list(found.items()) == list(FAMILIES.items())
 
 
 def test_every_method_has_a_row():
-    table = tables.build(from_numbers({title: [50.0] for title in reversed(registry())}))
+    table = build(from_numbers({title: [50.0] for title in reversed(registry())}))
     assert {row.method for row in table.rows} == set(registry())
 
 
@@ -159,7 +168,7 @@ def test_a_method_from_outside_stands_under_its_own_heading_or_among_others(monk
             type(title, (AssumeNegative,), {"title": title, "family": "Other methods", **more})
         )
     rows = {title: [50.0] for title in ("Z", "X", "AdaGC", "Y", "AN")}
-    table = tables.build(from_numbers(rows))
+    table = build(from_numbers(rows))
     # In the order of the registry, in which those from outside come last.
     groups = {group.name: [row.label for row in group.rows] for group in table.groups}
     assert groups == {
@@ -174,7 +183,7 @@ def test_a_method_from_outside_stands_under_its_own_heading_or_among_others(monk
 
 def test_variants_are_one_group_in_the_order_of_the_plan():
     labels = {"without Mixup": "AdaGC", "AdaGC": "AdaGC", "T + S'": "AdaGC"}
-    table = tables.build(
+    table = build(
         from_numbers({label: [50.0] for label in labels}, methods=labels),
         paper=paper.values("aid-random"),
     )
@@ -185,17 +194,30 @@ def test_variants_are_one_group_in_the_order_of_the_plan():
 
 
 def test_footnotes():
-    found = by_label(tables.build(everything()))
+    found = by_label(build(everything()))
     marked = {label: row.footnote for label, row in found.items() if row.footnote}
     assert marked == {
         "GT w/ BCE": "†",
         "IUN": "†",
         **dict.fromkeys(["EPR", "Dist-PU", "ROLE-oracle"], "ᵃ"),
     }
-    notes = tables.build(everything()).notes
+    notes = build(everything()).notes
     assert any(note.startswith("ᵃ") and "label frequencies" in note for note in notes)
     assert any(note.startswith("†") and "clean labels" in note for note in notes)
-    assert not any(note[0] in "ᵃ†" for note in tables.build(from_numbers({"AN": [1.0]})).notes)
+    assert not any(note[0] in "ᵃ†" for note in build(from_numbers({"AN": [1.0]})).notes)
+
+
+def test_a_run_that_was_told_by_an_option_is_marked():
+    plain = from_numbers({"AN": [1.0, 2.0], "LL-R": [3.0, 3.0], "RCML": [2.0, 2.0]})
+    table = tables.build(with_told(plain, "LL-R", "final", "largest"))
+    assert {label: row.footnote for label, row in by_label(table).items()} == {
+        "AN": "", "LL-R": "ᵃ", "RCML": "",
+    }  # fmt: skip
+    note = next(note for note in table.notes if note.startswith("LL-R"))
+    assert "options final and largest" in note
+    assert "noisy validation labels" in note
+    assert "LL-Rᵃ" in render.markdown(table)
+    assert not any("told" in note for note in tables.build(plain).notes)
 
 
 def test_rows_say_what_is_missing():
@@ -205,7 +227,7 @@ def test_rows_say_what_is_missing():
         failed={"AN": ["seed 2: out of memory"], "WAN": ["seed 0: no such file", "seed 1: other"]},
     )
     begun = next(job.folder for job in results.jobs if job.label == "GR")
-    found = by_label(tables.build(results))
+    found = by_label(build(results))
     assert {label: row.state for label, row in found.items()} == {
         "AN": "2 of 3 runs",
         "WAN": "failed: seed 0: no such file",
@@ -213,14 +235,13 @@ def test_rows_say_what_is_missing():
         "LAC": "",
     }
     assert (found["AN"].finished, found["AN"].planned, found["WAN"].cells) == (2, 3, {})
-    assert any("AN: failed with seed 2: out of memory" in n for n in tables.build(results).notes)
+    assert any("Failed runs of AN: seed 2: out of memory" in n for n in build(results).notes)
     started = replace(results, statuses={begun: "started"})
-    assert by_label(tables.build(started))["GR"].state == "not finished"
+    assert by_label(build(started))["GR"].state == "not finished"
     blind = replace(results, finished=tuple(replace(r, networks={}) for r in results.finished))
-    assert by_label(tables.build(blind))["LAC"].state == "no clean labels to test with"
+    assert by_label(build(blind))["LAC"].state == "no clean labels to test with"
     assert (
-        by_label(tables.build(results, role=NetworkRole.AVERAGE))["LAC"].state
-        == "no network called averaged"
+        by_label(build(results, view=VIEWS["averaged-last"]))["LAC"].state == "no averaged network"
     )
 
 
@@ -232,7 +253,7 @@ def test_student_and_teacher_of_real_runs(tmp_path):
     results = collect("tiny", jobs)
     (run,) = results.of("AdaGC")
     for choice in ("last", "best"):
-        table = tables.build(results, choice=choice)
+        table = build(results, view=VIEWS[f"network-{choice}"])
         assert [row.label for row in table.rows] == ["AN", "AdaGC", "AdaGC (teacher)"]
         for row, network in zip(table.rows[1:], ("network", "teacher"), strict=True):
             wanted = run.scores(network, choice).mean_average_precision * 100
@@ -240,21 +261,37 @@ def test_student_and_teacher_of_real_runs(tmp_path):
         assert any("AdaGC is the student, which is deployed" in note for note in table.notes)
         assert table.rows[2].cells[MAP].mark == ""  # the same runs again take no place
         assert all(row.cells[MAP].mark for row in table.rows[:2])
-    averaged = by_label(tables.build(results, role=NetworkRole.AVERAGE))
+    # The default view shows averages.
+    averaged = by_label(tables.build(results))
     wanted = run.scores("averaged", "last").mean_f1 * 100
     assert averaged["AdaGC"].cells["mean_f1"].mean == pytest.approx(wanted)
-    assert averaged["AdaGC (teacher)"].cells
-    assert averaged["AN"].seconds == results.seconds("AN") > 0
+    # In the few steps of these runs the teacher is the same average: it gets no row of its own.
+    assert run.scores("teacher", "last").mean_f1 * 100 == pytest.approx(wanted)
+    assert list(averaged) == ["AN", "AdaGC"]
+    assert tables.build(results).clock == "CPU time"
+    (an,) = results.of("AN")
+    assert averaged["AN"].seconds == an.cpu_seconds == an.run.made.cpu_seconds > 0
+
+
+def test_what_a_method_says_of_its_runs_stands_below_the_table():
+    results = from_numbers({"AN": [50.0, 51.0], "AdaGC": [60.0, 61.0, 62.0]})
+    assert not any("by force" in note for note in tables.build(results).notes)
+    forced = [
+        replace(run, remark="it began by force") if run.method == "AdaGC" and run.seed else run
+        for run in results.finished
+    ]
+    notes = tables.build(replace(results, finished=tuple(forced))).notes
+    assert notes.count("AdaGC, 2 of 3 runs: it began by force.") == 1
 
 
 def test_a_teacher_stands_in_for_an_average_that_is_not_there():
     results = from_numbers(
         {"AN": [50.0], "AdaGC": [60.0]}, networks={"AdaGC": {"teacher": [[61.0] * 7]}}
     )
-    found = by_label(tables.build(results, role=NetworkRole.AVERAGE))
+    found = by_label(build(results, view=VIEWS["averaged-last"]))
     assert list(found) == ["AN", "AdaGC (teacher)"]
     assert found["AdaGC (teacher)"].cells[MAP].mean == pytest.approx(61.0)
-    assert found["AN"].state == "no network called averaged"
+    assert found["AN"].state == "no averaged network"
 
 
 # -- how it looks -------------------------------------------------------------------------------
@@ -271,7 +308,7 @@ def test_the_terminal_shows_everything_in_100_columns():
         networks={"AdaGC": {"teacher": [[value + 9 for value in SEVEN]] * 3}},
         failed={"AN": ["seed 7: boom"]},
     )
-    table = tables.build(
+    table = build(
         results,
         title="Demo",
         paper=paper.values("reben-random"),
@@ -298,19 +335,19 @@ def test_the_terminal_shows_everything_in_100_columns():
     )
     assert "\x1b[1m68.4" in styled  # AdaGC is best
     assert "\x1b[3m" in styled
-    alone, _ = printed(tables.build(results, title="[red]Demo[/]"))
-    assert "values are theirs" not in alone
+    alone, _ = printed(build(results, title="[red]Demo[/]"))
+    assert "values are not from these runs" not in alone
     assert "[red]Demo[/]" in alone
 
 
 def test_a_single_run_has_room_for_all_decimals_and_failures_are_told():
-    table = tables.build(from_numbers({"AN": [SEVEN], "WAN": []}, planned=1,
+    table = build(from_numbers({"AN": [SEVEN], "WAN": []}, planned=1,
                                       failed={"WAN": ["seed 0: no such file"]}))  # fmt: skip
     text, _ = printed(table)
     assert "After a name" not in text
-    partly = printed(tables.build(from_numbers({"AN": [60.0, 61.0]}, planned=3)))[0]
+    partly = printed(build(from_numbers({"AN": [60.0, 61.0]}, planned=3)))[0]
     assert re.search(r"AN 2/3 +60.5±0.7", partly)
-    assert "After a name: how many of its runs there are." in partly
+    assert "After a name: runs with results / planned runs." in partly
     assert re.search(r"AN +60.00 +5.000 +6.00", text)
     assert re.search(r"WAN +failed", text)
     assert "WAN failed: seed 0: no such file" in text
@@ -322,7 +359,7 @@ def test_markdown():
         planned=2,
         failed={"WAN": ["seed 0: a | b"]},
     )
-    text = render.markdown(tables.build(results, paper=paper.values("aid-random")))
+    text = render.markdown(build(results, paper=paper.values("aid-random")))
     lines = text.splitlines()
     widths = {line.count("|") - line.count("\\|") for line in lines if line.startswith("|")}
     assert widths == {13}
@@ -331,14 +368,14 @@ def test_markdown():
     assert "| 68.38 | 69.82 | 81.11 | 60 s |" in text  # the paper's EPR
     assert "| paper's mAP | paper's mF1 | paper's mRec |" in text
     assert r"| WAN | failed: seed 0: a \| b |" in text
-    assert "The paper's values are theirs, not of these runs: Table V (AID-Random)." in text
+    assert "The paper's values are not from these runs, but from its Table V (AID-Random)." in text
 
 
 def test_csv_and_json_hold_the_same_unrounded_numbers():
     results = everything()
     both = [
-        tables.build(results, paper=paper.values("reben-random")),
-        tables.build(from_numbers({"WAN": []}, planned=2), choice="best"),
+        build(results, paper=paper.values("reben-random")),
+        build(from_numbers({"WAN": []}, planned=2), view=VIEWS["network-best"]),
     ]
     lines = list(csv.DictReader(io.StringIO(render.csv(both))))
     assert len(lines) == 7 * (len(registry()) + 1)
@@ -390,7 +427,7 @@ def test_latex_never_holds_what_pdflatex_cannot_read(text):
 
 
 def test_latex_marks_and_groups():
-    text = render.latex([tables.build(everything(), paper=paper.values("reben-random"))])
+    text = render.latex([build(everything(), paper=paper.values("reben-random"))])
     assert text.count(r"\begin{table*}") == 1
     assert r"\documentclass" not in text
     assert r"\emph{RS-specific methods}" in text
@@ -401,9 +438,8 @@ def test_latex_marks_and_groups():
     assert {line.count("&") for line in rows} == {11}
 
 
+@pytest.mark.system("pdflatex")
 def test_latex_compiles(tmp_path):
-    if shutil.which("pdflatex") is None:
-        pytest.skip("pdflatex is not there: install texlive-latex-base, texlive-latex-recommended")
     rows = {NASTY: [60.0, 61.0], "T + S'": [SEVEN, SEVEN], "none": []}
     variants = from_numbers(
         rows,
@@ -412,8 +448,8 @@ def test_latex_compiles(tmp_path):
         failed={"none": [NASTY], "T + S'": ["seed 2: adagc train --resume"]},
     )
     both = [
-        tables.build(everything(), title="Demo", paper=paper.values("aid-random"), paper_note="x"),
-        tables.build(variants, title=NASTY),
+        build(everything(), title="Demo", paper=paper.values("aid-random"), paper_note="x"),
+        build(variants, title=NASTY),
     ]
     (tmp_path / "table.tex").write_text(render.latex(both, document=True), encoding="ascii")
     # The tables alone, in a document of another's.
@@ -435,3 +471,27 @@ def test_latex_compiles(tmp_path):
         assert "Overfull" not in done.stdout
         assert "Missing character" not in (tmp_path / f"{name}.log").read_text(errors="replace")
         assert (tmp_path / f"{name}.pdf").stat().st_size > 10_000
+
+
+def test_classes_that_no_test_image_contains_are_noted_below_the_table():
+    remark = "mAP is the mean over 3 of 4 classes: no tested image contains urban."
+    results = from_numbers({"AN": [60.0, 61.0], "WAN": [62.0, 63.0]})
+    assert not any("classes" in note for note in tables.build(results).notes)
+    every = replace(results, finished=tuple(replace(r, caveat=remark) for r in results.finished))
+    table = tables.build(every)
+    assert remark in table.notes
+    assert remark in render.markdown(table)
+    assert "mean over 3 of 4 classes" in render.latex([table])
+    one = replace(every, finished=(every.finished[0], *results.finished[1:]))
+    assert f"In 1 of 4 runs {remark}" in tables.build(one).notes
+
+
+def test_the_remark_comes_from_the_files_of_a_run(tmp_path):
+    """Of 24 scenes the rarest of 19 classes are on none."""
+    scenario = write_scenario(tmp_path / "tiny", bench={"seeds": [0]}, scenes=6, epochs=1)
+    jobs = plan(scenario, ["AN"], tmp_path / "runs")
+    perform(jobs[0])
+    results = collect(scenario.name, jobs)
+    (found,) = results.finished
+    assert found.caveat.startswith("mAP is the mean over ")
+    assert found.caveat in tables.build(results).notes

@@ -190,7 +190,8 @@ def test_bands(tmp_path: Path) -> None:
     assert folder_collection(root).images.bands == tuple(f"band_{i}" for i in range(1, 7))
     assert folder_collection(root).images.dtype == np.uint16
     assert folder_collection(tmp_path / "grey").images.bands == ("grey",)
-    assert folder_collection(tmp_path / "four").images.bands == ("red", "green", "blue")
+    three = folder_collection(tmp_path / "four", bands=("red", "green", "blue"))
+    assert three.images.shape == (3, 16, 16)
     four = folder_collection(tmp_path / "four", bands=("red", "green", "blue", "nir"))
     assert four.images.shape == (4, 16, 16)
     assert four.images.gather(np.array([0]))[0, 3].any()
@@ -204,7 +205,8 @@ def test_unreadable_and_wrong_shares(root: Path) -> None:
         folder_collection(root)
     data = folder_collection(root, skip_unreadable=True)
     assert len(data.images) == 19
-    assert data.notes[0] == "1 unreadable images were left out"
+    assert data.notes[0] == "1 unreadable images were left out: forest/00"
+    assert data.left_out == ("forest/00",)
     with pytest.raises(UsageError, match="leave nothing to train on"):
         folder_collection(root, val_share=0.5, test_share=0.5)
     (root / "empty").mkdir()
@@ -212,3 +214,96 @@ def test_unreadable_and_wrong_shares(root: Path) -> None:
         folder_collection(root / "empty")
     with pytest.raises(DataError, match="no such folder"):
         folder_collection(root / "nowhere")
+
+
+# -- clean labels of some images ---------------------------------------------------------------
+
+
+def test_clean_labels_of_images_that_cannot_be_trained_on_all_test(
+    root: Path, tmp_path: Path
+) -> None:
+    """Twelve images have a label, eight others complete labels: the eight test, however many."""
+    labels = label_file(tmp_path / "labels.csv", {f"{i:02d}": "tree" for i in range(12)})
+    truth = truth_file(tmp_path / "truth.csv", [f"{i:02d}" for i in range(12, 20)])
+    for seed in range(3):
+        data = folder_collection(root, labels=labels, truth=truth, seed=seed)
+        assert sorted(name[-2:] for name in names(data, "test")) == [str(i) for i in range(12, 20)]
+        assert sizes(data) == {"train": 9, "val": 3, "test": 8}
+
+
+def test_images_with_both_kinds_of_labels_keep_their_place(root: Path, tmp_path: Path) -> None:
+    """Six that cannot be trained on are more than the share of 20 %: no other one is taken."""
+    labels = label_file(tmp_path / "labels.csv", {f"{i:02d}": "tree" for i in range(14)})
+    truth = truth_file(tmp_path / "truth.csv", [f"{i:02d}" for i in range(8, 20)])
+    data = folder_collection(root, labels=labels, truth=truth)
+    assert sorted(name[-2:] for name in names(data, "test")) == [str(i) for i in range(14, 20)]
+
+
+def test_few_images_with_complete_labels_all_test(root: Path, tmp_path: Path) -> None:
+    """All images have a label: those with complete ones test, up to the share of all images."""
+    labels = label_file(tmp_path / "labels.csv", {f"{i:02d}": "tree" for i in range(20)})
+    few = truth_file(tmp_path / "few.csv", ["01", "05", "11"])
+    data = folder_collection(root, labels=labels, truth=few)
+    assert sorted(name[-2:] for name in names(data, "test")) == ["01", "05", "11"]
+    many = truth_file(tmp_path / "many.csv", [f"{i:02d}" for i in range(15)])
+    assert sizes(folder_collection(root, labels=labels, truth=many)) == {
+        "train": 12,
+        "val": 4,
+        "test": 4,
+    }
+
+
+def test_one_image_without_a_label_is_not_the_only_test_image(root: Path, tmp_path: Path) -> None:
+    labels = label_file(tmp_path / "labels.csv", {f"{i:02d}": "tree" for i in range(19)})
+    truth = truth_file(tmp_path / "truth.csv", [f"{i:02d}" for i in range(20)])
+    data = folder_collection(root, labels=labels, truth=truth)
+    assert sizes(data) == {"train": 12, "val": 4, "test": 4}
+    assert "19" in [name[-2:] for name in names(data, "test")]
+
+
+def test_a_given_split_decides(root: Path, tmp_path: Path) -> None:
+    labels = label_file(tmp_path / "labels.csv", {f"{i:02d}": "tree" for i in range(12)})
+    truth = truth_file(tmp_path / "truth.csv", [f"{i:02d}" for i in range(10, 20)])
+    parts = {**{f"{i:02d}": "train" for i in range(8)}, "08": "val", "09": "val", "10": "val"}
+    file = tmp_path / "split.csv"
+
+    def divided(**more: str) -> Collection:
+        rows = {**parts, **{name[1:]: part for name, part in more.items()}}
+        file.write_text("image,split\n" + "".join(f"{k},{v}\n" for k, v in rows.items()))
+        return folder_collection(root, labels=labels, truth=truth, split=file)
+
+    named = divided(_18="test")
+    assert [name[-2:] for name in names(named, "test")] == ["18"]
+    unnamed = divided()  # no test image is named: all others with complete labels
+    assert sorted(name[-2:] for name in names(unnamed, "test")) == [str(i) for i in range(11, 20)]
+    assert "10" in [name[-2:] for name in names(unnamed, "val")]
+
+
+# -- unreadable images -------------------------------------------------------------------------
+
+
+def test_labels_of_an_unreadable_image_do_not_matter(root: Path, tmp_path: Path) -> None:
+    """Observed labels, complete labels and the split may all name an image that is skipped."""
+    (root / "forest" / "00.jpg").write_bytes(b"broken")
+    every = [f"{i:02d}" for i in range(20)]
+    labels = label_file(tmp_path / "labels.csv", dict.fromkeys(every, "tree"))
+    truth = truth_file(tmp_path / "truth.csv", [f"{name}.jpg" for name in every])
+    split = tmp_path / "split.csv"
+    split.write_text("image,split\n" + "".join(f"{n},{'train' if n < '12' else 'test'}\n"
+                                               for n in every))  # fmt: skip
+    data = folder_collection(root, labels=labels, truth=truth, split=split, skip_unreadable=True)
+    assert len(data.images) == 19
+    assert data.observed_values is not None
+    assert (data.observed_values > 0).any(axis=1).all()
+    label_file(tmp_path / "labels.csv", {**dict.fromkeys(every, "tree"), "99": "tree"})
+    with pytest.raises(AdagcError, match="'99' is not among the 19 images"):
+        folder_collection(root, labels=labels, truth=truth, skip_unreadable=True)
+
+
+def test_names_do_not_depend_on_unreadable_files(tmp_path: Path) -> None:
+    for name in ("a.jpg", "a.png", "b.png"):
+        picture(tmp_path / "images" / name)
+    (tmp_path / "images" / "a.jpg").write_bytes(b"broken")
+    data = folder_collection(tmp_path / "images", skip_unreadable=True)
+    assert data.images.names == ("a.png", "b")
+    assert data.left_out == ("a.jpg",)

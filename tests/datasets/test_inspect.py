@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from rich.console import Console
 
 from adagc.datasets.inspect.look import Inspection, inspect, render
@@ -78,7 +79,7 @@ def test_values(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", image)
     warnings = inspect(tmp_path, bands=("x", "y", "z"), mean=[0, 0, 900], std=[1, 1, 1]).warnings
     assert "band x is constant" in warnings
-    assert "band y: 50.00% of the values are NaN or infinite" in warnings
+    assert any("missing values (band y: 50.00%)" in warning for warning in warnings)
     assert any(w.startswith("band z: after normalising, mean -900") for w in warnings)
 
 
@@ -97,6 +98,7 @@ def test_labels(root: Path, tmp_path: Path) -> None:
         "labels: 5 images have no row: a/3, b/4, b/5, ...",
         "labels: 1 rows have no image: 77",
         "truth: no image of rock",
+        "labels: 1 of 3 labels (33%) contradict the truth, for example tree on a/0",
     )
     shown = text(found)
     assert "Labels per image" in shown
@@ -144,9 +146,171 @@ def test_images_with_values_that_are_not_finite_are_named(tmp_path):
             values[0, 3, 3] = np.nan
         np.save(tmp_path / f"i{i}.npy", values)
     found = inspect(tmp_path)
-    assert found.images.broken == ("i2.npy",)
-    assert any("i2.npy" in warning for warning in found.warnings)
+    assert (found.images.missing, found.images.infinite) == (("i2.npy",), ())
+    assert any("missing values" in line and "i2.npy" in line for line in found.warnings)
     array = np.ones((5, 6), dtype=np.float32)
     array[4, 1] = np.inf
     np.save(tmp_path / "all.npy", array)
-    assert inspect(tmp_path / "all.npy").images.broken == ("00004",)
+    found = inspect(tmp_path / "all.npy")
+    assert (found.images.missing, found.images.infinite) == ((), ("00004",))
+    assert any("training stops: 00004" in line for line in found.warnings)
+
+
+# -- what a look must notice -------------------------------------------------------------------
+
+
+def tables(root: Path, labels: str, truth: str = "") -> dict[str, Path]:
+    (root.parent / "labels.csv").write_text(labels)
+    (root.parent / "truth.csv").write_text(truth)
+    files = {"labels": root.parent / "labels.csv"}
+    return files | ({"truth": root.parent / "truth.csv"} if truth else {})
+
+
+def test_labels_that_contradict_the_truth(root: Path) -> None:
+    labels = "image,labels\n" + "".join(f"{i},tree\n" for i in range(8))
+    truth = "image,tree,water\n" + "".join(f"{i},0,1\n" for i in range(8))
+    (warning,) = inspect(root, **tables(root, labels, truth)).warnings[-1:]
+    assert warning == ("labels: 8 of 8 labels (100%) contradict the truth, for example tree on a/0")
+    right = "image,labels\n" + "".join(f"{i},water\n" for i in range(8))
+    assert not any("contradict" in w for w in inspect(root, **tables(root, right, truth)).warnings)
+    absent = "image,labels\n0,!water\n1,water;!tree\n"  # one of three: water is there
+    assert any(
+        "1 of 3 labels (33%) contradict" in warning
+        for warning in inspect(root, **tables(root, absent, truth)).warnings
+    )
+
+
+def test_only_images_with_truth_can_contradict_it(root: Path) -> None:
+    labels = "image,label\n" + "".join(f"{i},{'tree' if i % 2 else 'water'}\n" for i in range(8))
+    truth = "image,tree,water\n1,1,0\n2,0,1\n"
+    assert not any("contradict" in w for w in inspect(root, **tables(root, labels, truth)).warnings)
+
+
+def test_classes_that_the_truth_does_not_know(root: Path) -> None:
+    labels = "image,label\n0,tree\n1,lakes\n2,rock\n"
+    truth = "image,tree,lake\n" + "".join(f"{i},1,1\n" for i in range(8))
+    warnings = inspect(root, **tables(root, labels, truth)).warnings
+    assert "labels: classes that the truth does not know: lakes, rock; did you mean 'lake'?" in (
+        warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [("FIELD", "field"), ("bare soil", "bare-soil"), ("Sea", "sea_"), ("ß", "SS")]
+)
+def test_spellings_of_one_class(one: str, two: str, root: Path) -> None:
+    labels = f"image,label\n0,{one}\n1,{two}\n2,tree\n"
+    warnings = "\n".join(inspect(root, **tables(root, labels)).warnings)
+    assert "may be one class in different spellings" in warnings
+    assert one in warnings
+    assert two in warnings
+    assert "tree" not in warnings
+
+
+def test_different_classes_are_not_called_spellings(root: Path) -> None:
+    labels = "image,label\n0,sea\n1,seas\n2,tree 1\n3,tree 2\n"
+    assert "spellings" not in "\n".join(inspect(root, **tables(root, labels)).warnings)
+
+
+def test_a_single_class(root: Path) -> None:
+    labels = "image,label\n" + "".join(f"{i},tree\n" for i in range(8))
+    assert inspect(root, **tables(root, labels)).warnings == (
+        "labels: tree is the only class; a classifier needs two or more",
+    )
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_names_for_too_few_bands(array: bool, tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 999, (5, 14, 40, 40), dtype=np.uint16)
+    (tmp_path / "data").mkdir()
+    for i, image in enumerate(values):
+        np.save(tmp_path / "data" / f"{i}.npy", image)
+    np.save(tmp_path / "all.npy", values)
+    found = inspect(tmp_path / ("all.npy" if array else "data"), bands=("red", "green", "blue"))
+    assert any(
+        w.startswith("3 band names (red, green, blue) for images of 14") for w in found.warnings
+    )
+    assert len(found.images.bands) == 14
+    text(found)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nodata", "low", "high"),
+    [
+        (np.int16, -9999, 0, 10000),
+        (np.float32, -9999, 0, 1),
+        (np.float32, -3.4028235e38, 100, 900),
+        (np.uint16, 65535, 300, 4000),
+        (np.uint16, 0, 5000, 9000),
+        (np.float64, 1e20, -30, 5),
+    ],
+)
+@pytest.mark.parametrize("array", [False, True])
+def test_a_number_that_stands_for_missing_values(
+    dtype: type, nodata: float, low: float, high: float, array: bool, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.uniform(low, high, (6, 3, 40, 40)).astype(dtype)
+    values[2, 1, :5, :5] = nodata
+    (tmp_path / "data").mkdir()
+    for i, image in enumerate(values):
+        np.save(tmp_path / "data" / f"{i}.npy", image)
+    np.save(tmp_path / "all.npy", values)
+    root = tmp_path / ("all.npy" if array else "data")
+    found = inspect(root)
+    (suspect,) = found.images.suspects
+    assert suspect.value == pytest.approx(nodata)
+    assert suspect.bands == ("green",)
+    assert suspect.share == pytest.approx(25 / (6 * 1600))
+    assert any(f"add --nodata {suspect.value:.9g}" in warning for warning in found.warnings)
+    text(found)
+    told = inspect(root, nodata=nodata)
+    assert told.images.suspects == ()
+    assert told.images.missing == (("00002",) if array else ("2.npy",))
+    assert told.images.statistics is not None
+    assert told.images.statistics.minimum[1] >= low
+    assert told.images.statistics.missing[1] == pytest.approx(25 / (6 * 1600))
+    assert any("missing values (band green: 0.26%)" in warning for warning in told.warnings)
+    assert told.images.dtypes == {np.dtype(dtype).name: 6}
+
+
+def test_ordinary_values_are_not_suspected(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    cases = {
+        "normal": rng.normal(size=(20, 3, 40, 40)).astype(np.float32),
+        "clipped": rng.normal(128, 90, (20, 3, 40, 40)).clip(0, 255).astype(np.uint8),
+        "mask": rng.integers(0, 2, (20, 3, 40, 40), dtype=np.uint8) * 255,
+        "classes": rng.integers(0, 4, (20, 1, 40, 40), dtype=np.uint8) * 60,
+        "features": np.maximum(rng.normal(size=(200, 30)), 0).astype(np.float32),
+        "tail": rng.lognormal(3, 1.5, (20, 3, 40, 40)).astype(np.uint16),
+        "constant": np.full((20, 3, 40, 40), 7, np.uint8),
+        "missing": np.full((20, 3, 40, 40), np.nan, np.float32),
+    }
+    for name, values in cases.items():
+        np.save(tmp_path / f"{name}.npy", values)
+        assert inspect(tmp_path / f"{name}.npy").images.suspects == (), name
+
+
+def test_a_tiff_that_names_its_number(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        image = rng.integers(100, 900, (4, 40, 40), dtype=np.int16)
+        image[1, : 10 * i] = -9999
+        tifffile.imwrite(
+            tmp_path / f"{i}.tif", image, photometric="minisblack",
+            extratags=[(42113, "s", 0, "-9999", True)],
+        )  # fmt: skip
+    found = inspect(tmp_path)
+    assert found.images.missing == ("1.tif", "2.tif")
+    assert found.images.statistics is not None
+    assert found.images.statistics.missing.tolist() == pytest.approx([0, 30 / 120, 0, 0])
+    assert found.images.dtypes == {"int16": 3}
+
+
+def test_rows_of_unreadable_images_have_an_image(root: Path) -> None:
+    (root / "a" / "0.png").write_bytes(b"no")
+    labels = "image,label\n" + "".join(f"{i},{'tree' if i % 2 else 'water'}\n" for i in range(8))
+    found = inspect(root, **tables(root, labels))
+    assert found.labels is not None
+    assert found.labels.labels_without == ()
+    assert found.labels.counts == {"tree": 4, "water": 3}

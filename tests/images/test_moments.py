@@ -14,7 +14,7 @@ from adagc import demo
 from adagc.datasets.synthetic import synthetic_collection
 from adagc.images.array import ArrayScenes
 from adagc.images.base import SceneDataset
-from adagc.images.moments import Moments, summed, tally_images
+from adagc.images.moments import Kept, Moments, tally_images
 from adagc.images.normalisation import measure
 from reference.slow_statistics import exact_moments, running_statistics
 
@@ -50,7 +50,7 @@ def values_of(seed: int, dtype: type, n: int, *, wide: bool = True) -> np.ndarra
 def test_whole_numbers_are_exact(seed: int, dtype: type, n: int, wide: bool) -> None:
     """Mean and spread are the true ones, rounded once."""
     images = values_of(seed, dtype, n, wide=wide)
-    found = summed(tally_images(images), np.arange(n), 20).statistics(BANDS)
+    found = Kept(tally_images(images), np.arange(n), 20).combined().statistics(BANDS)
     count = n * 20
     for band, (mean, squares) in enumerate(exact_moments(images)):
         assert found.mean[band] == float(mean)
@@ -77,14 +77,15 @@ def test_it_does_not_matter_how_images_are_cut_into_parts(
     if holes and images.dtype.kind == "f":
         images[np.random.default_rng(seed).random(images.shape) < 0.2] = np.nan
         images[0, 1] = np.inf
-    kept = summed(tally_images(images), np.random.default_rng(seed).permutation(n), 20)
+    order = np.random.default_rng(seed).permutation(n)
+    kept = Kept(tally_images(images), order, 20).combined()
     parts = Moments(3)
     for part in np.split(images, np.cumsum(sizes)):
         one = Moments(3)
         one.add(part)
         parts.merge(one)
     one, two = kept.statistics(BANDS), parts.statistics(BANDS)
-    for name in ("count", "minimum", "maximum", "nonfinite", "saturated", "constant"):
+    for name in ("count", "minimum", "maximum", "missing", "infinite", "saturated", "constant"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
     if dtype in WHOLE:
         assert (one.mean == two.mean).all()
@@ -103,7 +104,7 @@ def test_the_squares_of_half_a_million_patches_fit() -> None:
     assert 600_000 * 120 * 120 * 65_534**2 > 2**63
     kept = np.repeat(tally_images(np.full((1, 1, 120, 120), 65_535, np.uint16)), 600_000, axis=0)
     kept[::3] = tally_images(np.full((1, 1, 120, 120), 65_534, np.uint16))
-    found = summed(kept, np.arange(len(kept)), 120 * 120).statistics("x")
+    found = Kept(kept, np.arange(len(kept)), 120 * 120).combined().statistics("x")
     assert found.mean.tolist() == [float(65_535 - Fraction(1, 3))]
     assert found.std.tolist() == [pytest.approx((2 / 9) ** 0.5, rel=1e-15)]
 

@@ -29,7 +29,7 @@ def assert_agrees(images: np.ndarray, chunk: int = 50) -> None:
     np.testing.assert_allclose(fast.std, std, rtol=1e-9)
     np.testing.assert_array_equal(fast.minimum, slow["low"])
     np.testing.assert_array_equal(fast.maximum, slow["high"])
-    np.testing.assert_allclose(fast.nonfinite, slow["nonfinite"], atol=1e-15)
+    np.testing.assert_allclose(fast.missing + fast.infinite, slow["nonfinite"], atol=1e-15)
 
 
 @settings(max_examples=40, deadline=None)
@@ -74,7 +74,7 @@ def test_constant_and_empty_bands() -> None:
     assert measured.std[1:].tolist() == [1, 1]
     assert measured.constant.tolist() == [False, True, False]
     assert measured.notes == ("band b is constant", "band c has no finite value")
-    assert measured.nonfinite.tolist() == [0, 0, 1]
+    assert measured.missing.tolist() == [0, 0, 1]
     assert np.isfinite(measured.mean).all()
     assert json.loads(json.dumps(measured.to_dict(), allow_nan=False))["minimum"][2] is None
 

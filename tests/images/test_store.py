@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from adagc.errors import DataError
+from adagc.errors import DataError, NoSpaceError
 from adagc.images.cached import CachedScenes
 from adagc.images.decode import load
 from adagc.images.moments import tally_images
@@ -27,6 +28,7 @@ from adagc.images.store import moments as store_moments
 from adagc.images.store import place as cachedir
 from adagc.images.store.cache import ImageCache, open_cache
 from fakes import picture
+from full_disk import small_disk
 
 
 @pytest.fixture
@@ -41,9 +43,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were decoded."""
     seen: list[str] = []
 
-    def counting(path: Path, size: int, *, alpha: bool = False) -> np.ndarray:
+    def counting(path: Path, **how: Any) -> np.ndarray:
         seen.append(path.name)
-        return load(path, size, alpha=alpha)
+        return load(path, **how)
 
     monkeypatch.setattr(store_build, "load", counting)
     return seen
@@ -174,10 +176,10 @@ def test_an_interrupted_build_is_taken_up(
     monkeypatch.setattr(store_build, "CHUNK", 4)
     counting = store_build.load
 
-    def failing(path: Path, size: int, *, alpha: bool = False) -> np.ndarray:
+    def failing(path: Path, **how: Any) -> np.ndarray:
         if len(decoded) >= 6:
             raise KeyboardInterrupt
-        return counting(path, size, alpha=alpha)
+        return counting(path, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(store_build, "load", failing)
@@ -277,9 +279,21 @@ def test_no_room_is_an_error(root: Path, tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(DataError, match=r"no room for .* GB .*ADAGC_CACHE"):
+    with pytest.raises(NoSpaceError, match=r"images-.*it needs .* is free .*ADAGC_CACHE"):
         open_all(root, tmp_path / "c")
     assert not list((tmp_path / "c").glob("*/images-*"))
+
+
+@pytest.mark.system("mount", "umount")
+@pytest.mark.parametrize("kilobytes", [8, 12, 16, 20])
+def test_a_disk_that_is_really_full(root: Path, tmp_path: Path, kilobytes: int) -> None:
+    """It has room for nothing, or for images of 9 kB only, or for their journal or moments too."""
+    with small_disk(tmp_path / "disk", kilobytes) as disk:
+        with pytest.raises(NoSpaceError, match=r"it needs .* is free .*ADAGC_CACHE"):
+            open_all(root, disk)
+        assert [path.name for path in disk.rglob("*") if path.is_file()] == ["lock"]
+        subprocess.run(["mount", "-o", "remount,size=9m", str(disk)], check=True)
+        assert_equals_the_files(open_all(root, disk), root)
 
 
 def test_a_finished_cache_needs_no_place_to_write(
@@ -299,7 +313,7 @@ def test_a_finished_cache_needs_no_place_to_write(
 
 def assert_moments(cache: ImageCache) -> None:
     rows = np.array([4, 0, 9])
-    found = cache.moments(rows).statistics("rgb")
+    found = cache.measured(rows).combined().statistics("rgb")
     values = cache.gather(rows).astype(np.float64)
     np.testing.assert_allclose(found.mean, values.mean(axis=(0, 2, 3)), rtol=1e-14)
     np.testing.assert_allclose(found.std, values.std(axis=(0, 2, 3)), rtol=1e-13)

@@ -129,6 +129,25 @@ def test_names_must_differ():
         match(table_of("a"), ["a/b.tif", "a\\b.tif"])
 
 
+def test_names_that_only_look_the_same_are_spelt_out():
+    """An accent is one character on Linux and two on macOS; on the screen they are the same."""
+    one, two = "caf\u00e9.tif", "cafe\u0301.tif"
+    with pytest.raises(DataError, match=r"'caf\\xe9\.tif' and 'cafe\\u0301\.tif'"):
+        match(table_of("a"), [one, two])
+    with pytest.raises(LabelFileError, match=r"'caf\\xe9\.tif' and 'cafe\\u0301\.tif' .*both"):
+        match(table_of(one, two), ["caf\u00e9.tif"])
+
+
+def test_rows_of_images_that_are_left_out_are_ignored():
+    table = table_of("a", "b.png", "x/c")
+    aligned = match(table, ["b.png"], left_out=["a.png", "c.png"])
+    assert (aligned == table.values[1:2]).all()
+    with pytest.raises(LabelFileError, match="'a' is not among the 1 images"):
+        match(table, ["b.png"], left_out=["c.png"])
+    with pytest.raises(LabelFileError, match=r"may be 'p/a\.png' or 'q/a\.png'"):
+        match(table_of("a"), ["p/a.png"], left_out=["q/a.png"])
+
+
 def test_no_names_and_no_rows():
     assert match(table_of(), ["a"]).tolist() == [[0] * 4]
     assert match(table_of("a"), [], unknown="ignore").shape == (0, 4)

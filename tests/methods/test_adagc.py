@@ -288,7 +288,9 @@ def test_trigger_waits_for_the_patience_after_the_best_epoch():
     said = verdicts(method, [0.1, 0.3, 0.2, 0.25, 0.29, 0.9, 0.1])
     assert said == ["K", "K", "C", "C", "R", "C", "C"]
     assert (method.best_epoch, method.triggered_after) == (2, 5)
-    assert method.status() == {"stage": "calibration", "best_epoch": 2, "triggered_after": 5}
+    assert method.status() == {
+        "stage": "calibration", "best_epoch": 2, "triggered_after": 5, "forced": False,
+    }  # fmt: skip
 
 
 def test_a_better_epoch_restarts_the_patience_and_a_tie_does_not():
@@ -322,6 +324,8 @@ def test_calibration_is_forced_in_time_with_a_warning():
     with pytest.warns(UserWarning, match="after epoch 5 of 10"):
         said = verdicts(method, [i / 20 for i in range(10)], epochs=10)
     assert method.triggered_after == 5
+    assert method.forced
+    assert "by force" in method.status()["remark"]
     # Epoch 5 is the best itself: nothing to go back to, nothing to keep.
     assert said == ["C", "C", "K", "K", "C", "C", "C", "C", "C", "C"]
 
@@ -332,6 +336,11 @@ def test_forced_after_a_worse_epoch_it_still_goes_back_to_the_best():
         said = verdicts(method, [0.1, 0.2, 0.5, 0.6, 0.4, 0.3], epochs=10)
     assert said == ["C", "C", "K", "K", "R", "C"]
     assert (method.best_epoch, method.triggered_after) == (4, 5)
+    assert method.forced
+    resumed = AdaGC(force_trigger=0.5, patience=5)
+    assert "remark" not in resumed.status()
+    resumed.set_extra_state(method.get_extra_state())
+    assert resumed.status() == method.status()
 
 
 def test_patience_that_runs_out_in_time_does_not_warn():
@@ -340,6 +349,10 @@ def test_patience_that_runs_out_in_time_does_not_warn():
         warnings.simplefilter("error")
         verdicts(method, [0.1, 0.5, 0.4, 0.3, 0.2, 0.1], epochs=10)
     assert method.triggered_after == 4
+    assert not method.forced
+    asked = AdaGC(trigger_epoch=2)
+    verdicts(asked, [0.1, 0.2, 0.3], epochs=10)
+    assert (asked.triggered_after, asked.forced) == (2, False)
 
 
 @pytest.mark.parametrize(("epochs", "share", "wanted"), [(11, 0.6, 7), (7, 0.5, 4), (4, 0.6, 2)])
@@ -381,3 +394,25 @@ def test_state_survives_in_the_middle_of_calibration(tmp_path):
     for name, value in method.state_dict().items():
         if isinstance(value, Tensor):
             assert torch.equal(value, twin.state_dict()[name]), name
+
+
+def test_a_teacher_without_warm_up_follows_at_its_momentum_from_the_first_step():
+    method, network = ready(teacher_warm_up=False, teacher_momentum=0.5)
+    before = method.teacher.network[0].weight.clone()
+    method.after_step(network)
+    wanted = 0.5 * before + 0.5 * network[0].weight.detach()
+    torch.testing.assert_close(method.teacher.network[0].weight, wanted)
+    warming, network = ready(teacher_warm_up=True, teacher_momentum=0.5)
+    assert warming.teacher.warm_up
+
+
+def test_without_mixup_nothing_is_drawn():
+    method, network = ready(mixup=0.0)
+    one = batch()
+    before = one.generator.get_state()
+    method.loss(network, one, make_progress())
+    assert torch.equal(one.generator.get_state(), before)
+
+
+def test_it_goes_back_even_to_the_first_epoch():
+    assert verdicts(quiet(patience=2), [0.9, 0.5, 0.4]) == ["K", "C", "R"]

@@ -69,12 +69,12 @@ def visits(draw):
 
 @FORMS
 @settings(max_examples=40, deadline=None)
-@given(visits())
-def test_visits_agree_with_their_slow_twin(form, problem):
+@given(visits(), st.sampled_from([None, 0.0, 0.5, 0.25]))
+def test_visits_agree_with_their_slow_twin(form, problem, start):
     y, batches, momentum, weight = problem
-    method, task = ready(y, form=form, momentum=momentum, weight=weight)
-    start = {"product": 0.0, "binary": 0.5}[form]
-    memory = slow.Memory(len(y), len(y[0]), momentum, start)
+    method, task = ready(y, form=form, momentum=momentum, weight=weight, start=start)
+    begin = {"product": 0.0, "binary": 0.5}[form] if start is None else start
+    memory = slow.Memory(len(y), len(y[0]), momentum, begin)
     for index, z in batches:
         found = step(method, z64(z), task, index=torch.tensor(index))
         rows = [y[i] for i in index]
@@ -144,6 +144,38 @@ def test_a_fresh_memory_pushes_nowhere(form):
     found = step(method, z, task)
     found.parts["early_learning"].backward()
     torch.testing.assert_close(z.grad, torch.zeros_like(z), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [0.5, 0.9])
+def test_a_start_at_one_half_is_the_original_with_two_columns_that_start_at_zero(momentum):
+    """Their agreements differ by βⁿ / 2, which has no gradient; a start at 0 is something else."""
+    half, task = ready([[0, 0, 0]], form="binary", momentum=momentum)
+    zero, _ = ready([[0, 0, 0]], form="binary", momentum=momentum, start=0.0)
+    present, absent, apart = torch.zeros(1, 3), torch.zeros(1, 3), 0.0
+    for visit, values in enumerate(([0.5, -1.0, 2.0], [0.1, -2.0, 3.0], [-0.3, 0.8, -2.0]), 1):
+        logits = [torch.tensor([values], requires_grad=True) for _ in range(3)]
+        p = logits[0].sigmoid()
+        present = momentum * present + (1 - momentum) * p.detach()
+        absent = momentum * absent + (1 - momentum) * (1 - p.detach())
+        original = (p * present + (1 - p) * absent).squeeze()
+        torch.log(1 - original).mean().backward()
+        for method, z in ((half, logits[1]), (zero, logits[2])):
+            step(method, z, task).parts["early_learning"].backward()
+        t = half.estimates()
+        ours = (p * t + (1 - p) * (1 - t)).squeeze()
+        torch.testing.assert_close(ours - momentum**visit / 2, original)
+        scale = (1 - original) / (1 - ours)
+        torch.testing.assert_close(logits[1].grad, logits[0].grad * scale, rtol=1e-4, atol=1e-7)
+        assert (scale > 1).all()
+        apart = max(apart, float((logits[2].grad - logits[1].grad).abs().max()))
+    assert apart > 0.05
+
+
+def test_a_binary_table_that_starts_at_zero_says_absent():
+    method, task = ready(form="binary", start=0.0, momentum=1.0)
+    z = z64()
+    step(method, z, task).parts["early_learning"].backward()
+    assert (z.grad > 0).all()  # every class is pushed down, the observed ones too
 
 
 @FORMS
@@ -223,7 +255,7 @@ def test_the_memory_survives_a_checkpoint(form):
     assert torch.equal(method.estimates(), twin.estimates())
 
 
-@pytest.mark.parametrize("options", [{"weight": -1.0}, {"momentum": 1.5}], ids=str)
+@pytest.mark.parametrize("options", [{"weight": -1.0}, {"momentum": 1.5}, {"start": -0.1}], ids=str)
 def test_senseless_options_are_refused(options):
     (name,) = options
     with pytest.raises(UsageError, match=f"--method.{name} must be"):

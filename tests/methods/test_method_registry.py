@@ -53,7 +53,9 @@ def test_an_outline_says_what_its_class_says(title):
     assert found.title == outline.title == title
     assert (outline.__name__, outline.__module__) == (found.__name__, found.__module__)
     assert outline.__doc__ == found.__doc__
-    assert {"title", "family", "needs", "grid", "ranges", "aliases"} <= set(CONSTANTS)
+    assert {"title", "family", "needs", "grid", "ranges", "aliases", "frequencies"} <= set(
+        CONSTANTS
+    )
     for name in CONSTANTS:
         assert getattr(outline, name) == getattr(found, name), name
     assert options.read(outline) == options.read(found)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -284,7 +285,8 @@ def test_the_loss_agrees_with_its_slow_twin(sigma):
 def test_logits_are_drawn_together_and_early_features_apart():
     f, g = fixed_pair()
     before = [(f.logits - g.logits).norm().item(), (f.early - g.early).norm().item()]
-    method, task = ready(f, g, keep=0.0, ramp_epochs=0, agreement=50.0, diversity=50.0)
+    weights = {"agreement": 50.0, "diversity": 50.0, "sigma": None}
+    method, task = ready(f, g, keep=0.0, ramp_epochs=0, **weights)
     optimiser = torch.optim.SGD(method.parameter_groups(f, 0.1))
     for _ in range(20):
         optimiser.zero_grad()
@@ -401,7 +403,7 @@ def test_dropping_what_the_other_doubts_lets_missed_labels_survive():
     recall = {}
     for keep in (1.0, 0.7):
         network = make_classifier((4,))
-        method = RCML(keep=keep, ramp_epochs=5)
+        method = RCML(keep=keep, ramp_epochs=5, sigma=None)
         method.setup(network, task)
         optimiser = torch.optim.Adam(method.parameter_groups(network, 0.04))
         for epoch in range(1, 31):
@@ -413,3 +415,57 @@ def test_dropping_what_the_other_doubts_lets_missed_labels_survive():
         recall[keep] = (p > 0.5)[truth].float().mean().item()
         assert p[truth].mean() > p[~truth].mean() + 0.2
     assert recall[0.7] > recall[1.0] + 0.2
+
+
+# -- as the released code compares the networks ---------------------------------------------------
+
+
+def test_whole_maps_are_compared_where_they_are_asked_for():
+    """The stage before the last of the tiny network has 16 x 16 positions; 8 x 8 when pooled."""
+
+    def make(seed: int) -> nn.Module:
+        return make_classifier((3, 64, 64), backbone="test_resnet", seed=seed).eval()
+
+    images = torch.rand(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    f, g = make(0), make(1)
+    stage = {}
+    for name, net in (("f", f), ("g", g)):
+        hook = net.backbone.early_stage().register_forward_hook(
+            lambda _m, _i, output, name=name: stage.update({name: output.detach()})
+        )
+        pooled, whole = (net.logits_and_early_features(images, whole=w)[1] for w in (False, True))
+        hook.remove()
+        side = stage[name].shape[-1]
+        assert side > 8
+        assert torch.equal(whole, stage[name].flatten(1))
+        assert pooled.shape[1] * side**2 == whole.shape[1] * 64
+        assert net.logits_and_early_features(images)[1].shape == pooled.shape
+    observed = OBSERVED[:4]
+    gaps = {}
+    for features in ("pooled", "whole"):
+        method, task = ready(f, g, observed, sigma=1e4, features=features)
+        batch = make_batch(images, task)
+        gaps[features] = method.loss(f, batch, make_progress()).parts["feature_gap"].item()
+    x, y = (stage[name].flatten(1).double().tolist() for name in ("f", "g"))
+    assert gaps["whole"] == pytest.approx(slow.discrepancy(x, y, 1e4), abs=1e-5)
+    assert gaps["whole"] > 2 * gaps["pooled"] > 0
+
+
+def test_the_width_is_that_of_the_released_code():
+    f, g = fixed_pair()
+    totals = {}
+    for name, options in {
+        "plain": {},
+        "released": {"sigma": 1e4},
+        "median": {"sigma": None},
+    }.items():
+        method, task = ready(f, g, **options)
+        totals[name] = step(method, f, task).total.item()
+    assert totals["plain"] == totals["released"] != totals["median"]
+
+
+def test_golden_discrepancies_of_the_two_widths():
+    """By hand: distances within a set are 0, the four others are 25, and so is the median."""
+    x, y = torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([[3.0, 4.0], [3.0, 4.0]])
+    assert discrepancy(x, y).item() == pytest.approx(2 - 2 * math.exp(-1), abs=1e-6)
+    assert discrepancy(x, y, 1e4).item() == pytest.approx(2 - 2 * math.exp(-0.0025), abs=1e-6)

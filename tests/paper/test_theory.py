@@ -252,7 +252,46 @@ def test_peaks_are_sought_up_to_the_trigger(tmp_path):
     assert theory.trigger == 2
     assert (theory.peaks.noisy, theory.peaks.clean, theory.peaks.last) == (2, 1, 2)
     assert theory.peaks.lost == pytest.approx(0.44)
+    assert not theory.peaks.whole
     assert "Up to the trigger after epoch 2" in sentence(theory)
+    assert "does not test Theorem 1" in sentence(theory)
+    assert "run of AN" in sentence(theory)
+
+
+def test_a_late_clean_peak_is_seen_in_a_run_without_a_trigger(tmp_path):
+    """The noisy mAP peaks early, the clean one long after a window that would end behind it."""
+    run = write_run(tmp_path / "run")
+    template = lines_of(run)[0]
+    lines = []
+    for epoch in range(1, 41):
+        line = json.loads(json.dumps(template))
+        record = line["oracle"]["classes"]["network"]
+        record["clean_ap"] = [0.3 + 0.01 * min(epoch, 31), 0.3, 0.3]
+        record["noisy_ap"] = [0.4 - 0.01 * abs(epoch - 6), 0.1, 0.1]
+        line["epoch"] = epoch
+        lines.append(line)
+    write_history(run.folder, lines)
+    peaks = measure(run).peaks
+    assert (peaks.noisy, peaks.clean, peaks.last, peaks.whole) == (6, 31, 40, True)
+    assert peaks.lost == pytest.approx(0.125)
+    assert "Over all 40 epochs, the noisy mAP peaks in epoch 6 and the clean mAP in epoch 31" in (
+        sentence(measure(run))
+    )
+    for line in lines:
+        line["status"] = {"triggered_after": 11}
+    write_history(run.folder, lines)
+    window = measure(run).peaks
+    assert (window.noisy, window.clean, window.whole) == (6, 11, False)
+
+
+def test_a_run_without_a_teacher_is_judged_by_its_average(tmp_path):
+    config = RunConfig(**{**vars(QUICK), "average": 0.9})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = train(config, AssumeNegative(), tmp_path / "run", collection=make_collection())
+    assert measure(run).network == "averaged"
+    assert measure(run, "network").network == "network"
+    assert measure(quick(tmp_path / "plain")).network == "network"
 
 
 def test_an_oracle_that_came_after_the_trigger_says_so(tmp_path):
@@ -269,8 +308,8 @@ def test_the_sentences_say_what_was_found(tmp_path):
         "The noisy mAP lies below the clean one in 2 of 3 epochs, and Proposition 1 is nearer to it"
         " in 2 (Proposition 2 in epoch 2): the root-mean-square error is 18.0 points for"
         " Proposition 1 and 119.6 for Proposition 2."
-        " The noisy mAP peaks in epoch 2 and the clean mAP in epoch 3, the last one: stopping at"
-        " the noisy peak is 1 epoch early and costs 49.00 points of clean mAP."
+        " Over all 3 epochs, the noisy mAP peaks in epoch 2 and the clean mAP in epoch 3, the last"
+        " one: stopping at the noisy peak is 1 epoch early and costs 49.00 points of clean mAP."
     )
 
 
@@ -288,8 +327,8 @@ def test_without_flips_both_propositions_say_the_same(tmp_path):
     assert np.isnan(theory.mean_recall).all()
     assert theory.errors(1)["with_covariance"] == pytest.approx(0, abs=1e-12)
     assert sentence(theory) == (
-        "No validation label is missing: both propositions say that noisy is clean."
-        " The noisy and the clean mAP both peak in epoch 3, the last one."
+        "No validation label is missing: both propositions predict that noisy and clean mAP agree."
+        " Over all 3 epochs, the noisy and the clean mAP both peak in epoch 3, the last one."
     )
     json.dumps(theory.to_dict(), allow_nan=False)
     assert "–" in shown(theory)
@@ -352,7 +391,9 @@ def stretch(folder: Path, epochs: int) -> Theory:
 
 def test_a_dictionary_of_everything_is_strict_json(tmp_path):
     found = json.loads(json.dumps(measure(write_run(tmp_path / "run")).to_dict(), allow_nan=False))
-    assert found["peaks"] == {"noisy": 2, "clean": 3, "last": 3, "lost": 0.49, "distance": -1}
+    assert found["peaks"] == {
+        "noisy": 2, "clean": 3, "last": 3, "lost": 0.49, "whole": True, "distance": -1,
+    }  # fmt: skip
     second = found["epochs"][1]
     assert second["proposition_2"] == {"with_covariance": 0.44, "without_covariance": 0.48}
     assert second["nearer"] == 2
@@ -393,7 +434,7 @@ def test_no_folder_no_network_no_class(tmp_path):
     with pytest.raises(AdagcError, match="not a run folder"):
         measure(tmp_path)
     run = write_run(tmp_path / "run")
-    with pytest.raises(UsageError, match=r"no network 'teacher': choose network"):
+    with pytest.raises(UsageError, match=r"no network 'teacher'; the networks are: network"):
         measure(run, "teacher")
     lines = lines_of(run)
     for line in lines:
@@ -536,7 +577,7 @@ def test_the_figure_shows_what_was_measured(tmp_path):
     np.testing.assert_allclose(points["Proposition 1"].get_xdata(), 100 * one.classes[i])
     np.testing.assert_allclose(points["Proposition 1"].get_ydata(), 100 * theory.noisy_ap[i])
     shares = {line.get_label(): line for line in assumption.get_lines()}
-    np.testing.assert_allclose(shares["of the unnamed (α)"].get_ydata(), 100 * theory.mean_alpha)
+    np.testing.assert_allclose(shares["of the unobserved (α)"].get_ydata(), 100 * theory.mean_alpha)
     assert all(path.stat().st_size > 1000 for path in save(made, tmp_path / "theory"))
 
 

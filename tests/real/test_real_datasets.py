@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +10,13 @@ from adagc.datasets.inspect.look import inspect
 from adagc.datasets.ucmerced import ucmerced_collection
 from adagc.images.decode import peek, read_image
 from adagc.images.normalisation import far_from_unit, measure
+from machine import DATA
 from reference.slow_statistics import running_statistics
 
-REPOSITORY = Path(__file__).parents[2]
-DATA = Path(os.environ.get("ADAGC_DATA", REPOSITORY.parent / "shared" / "data"))
 
-
-def real(name: str) -> Path:
-    if not (DATA / name).is_dir():
-        pytest.skip(f"real images are not here: no {name} in $ADAGC_DATA or ../shared/data")
-    return DATA / name
-
-
+@pytest.mark.system(data="AID_multilabel")
 def test_aid(tmp_path: Path) -> None:
-    data = aid_collection(real("AID_multilabel"), size=32, cache=tmp_path)
+    data = aid_collection(DATA / "AID_multilabel", size=32, cache=tmp_path)
     assert {k: len(v) for k, v in data.splits.items()} == {"train": 1800, "val": 600, "test": 600}
     assert len(set(np.concatenate([*data.splits.values()]).tolist())) == 3000
     assert len(data.classes) == 16
@@ -56,8 +48,9 @@ def test_aid(tmp_path: Path) -> None:
     assert far_from_unit(data.images, rows, *scaled)[-1].endswith("divide the values by 255")
 
 
+@pytest.mark.system(data="UCMerced_sample")
 def test_ucmerced(tmp_path: Path) -> None:
-    data = ucmerced_collection(real("UCMerced_sample"), size=None, cache=tmp_path)
+    data = ucmerced_collection(DATA / "UCMerced_sample", size=None, cache=tmp_path)
     assert data.images.shape == (3, 256, 256)  # two files are 251 pixels high
     assert {k: len(v) for k, v in data.splits.items()} == {"train": 63, "val": 21, "test": 21}
     assert len(data.classes) == 17
@@ -67,27 +60,30 @@ def test_ucmerced(tmp_path: Path) -> None:
         assert row[data.classes.index("airplane")] == name.startswith("airplane")
 
 
+@pytest.mark.system(data="UCMerced_sample")
 def test_inspect_ucmerced() -> None:
-    found = inspect(real("UCMerced_sample"))
+    found = inspect(DATA / "UCMerced_sample")
     assert found.images.shapes == {(3, 256, 256): 103, (3, 251, 256): 2}
     assert found.truth is not None
     assert sum(found.truth.cardinality.values()) == 105
     assert found.warnings == ()
 
 
+@pytest.mark.system(data="BigEarthNet_sample")
 def test_sentinel_patches() -> None:
-    files = sorted(real("BigEarthNet_sample").rglob("*.tif"))
+    files = sorted((DATA / "BigEarthNet_sample").rglob("*.tif"))
     assert len(files) == 84
     for path in files:
         image = read_image(path)
-        assert peek(path) == (image.shape, image.dtype)
+        assert peek(path)[:2] == (image.shape, image.dtype)
         assert image.shape in {(1, 120, 120), (1, 60, 60), (1, 20, 20)}
         radar = path.stem.endswith(("VV", "VH"))
         assert image.dtype == (np.float32 if radar else np.uint16)
 
 
+@pytest.mark.system(data="UCMerced_sample")
 def test_networks_see_the_statistics_they_always_saw(tmp_path: Path) -> None:
-    data = ucmerced_collection(real("UCMerced_sample"), size=96, cache=tmp_path)
+    data = ucmerced_collection(DATA / "UCMerced_sample", size=96, cache=tmp_path)
     found = measure(data.images, data.splits["train"])
     mean, std = running_statistics(data.images, data.splits["train"])
     assert (found.mean.astype(np.float32) == mean.astype(np.float32)).all()

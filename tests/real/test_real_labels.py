@@ -1,27 +1,20 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from adagc.labels import flip_rates, match, read_labels, simulate_random
-
-DATA = Path(os.environ.get("ADAGC_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
-
-
-def need(path: str) -> Path:
-    if not (DATA / path).exists():
-        pytest.skip(f"needs {path} of the real images; set ADAGC_DATA to their folder")
-    return DATA / path
+from machine import DATA
 
 
 def images_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
 
 
+@pytest.mark.system(data="AID_multilabel/multilabel.csv")
 def test_aid_table_as_it_is():
-    path = need("AID_multilabel/multilabel.csv")
+    path = DATA / "AID_multilabel/multilabel.csv"
     table = read_labels(path)
     assert table.values.shape == (3000, 17)
     assert (table.classes[0], table.classes[-1]) == ("airplane", "water")
@@ -32,8 +25,9 @@ def test_aid_table_as_it_is():
     assert table.kind == "multi"
 
 
+@pytest.mark.system(data="AID_multilabel/images_tr")
 def test_aid_table_finds_all_images():
-    folder = need("AID_multilabel/images_tr").parent
+    folder = DATA / "AID_multilabel"
     names = images_below(folder)
     table = read_labels(folder / "multilabel.csv")
     aligned = match(table, names)
@@ -44,8 +38,9 @@ def test_aid_table_finds_all_images():
     assert aligned[position].tolist() == table.values[row].tolist()
 
 
+@pytest.mark.system(data="AID_multilabel/multilabel.csv")
 def test_random_labels_of_aid_flip_as_in_the_paper():
-    table = read_labels(need("AID_multilabel/multilabel.csv"))
+    table = read_labels(DATA / "AID_multilabel/multilabel.csv")
     table = table.select([name for name in table.classes if name != "mobile-home"])
     rates = flip_rates(table.positive, simulate_random(table.positive, seed=0))
     assert rates.micro == pytest.approx(0.81, abs=0.02)
@@ -54,8 +49,9 @@ def test_random_labels_of_aid_flip_as_in_the_paper():
     assert rates.wrong == 0
 
 
+@pytest.mark.system(data="UCMerced_sample")
 def test_uc_merced_table_as_it_is():
-    folder = need("UCMerced_sample")
+    folder = DATA / "UCMerced_sample"
     table = read_labels(folder / "LandUse_Multilabeled.txt")
     assert table.values.shape == (105, 17)
     assert table.images[0] == "agricultural00"

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from adagc.cli import main
-
-DATA = Path(os.environ.get("ADAGC_DATA", Path(__file__).parents[3] / "shared" / "data"))
-SAMPLE = DATA / "UCMerced_sample"
-
-pytestmark = pytest.mark.skipif(
-    not SAMPLE.is_dir(), reason="no UCMerced_sample: set ADAGC_DATA to the folder with real images"
-)
+from machine import DATA
 
 
+@pytest.mark.system(data="UCMerced_sample")
 def test_uc_merced_from_files_to_report(tmp_path, capsys):
     words = [
-        "train", "--data", "ucmerced", "--root", SAMPLE, "--size", "64", "--scheme", "random",
-        "--weights", "registry", "--backbone", "tf_efficientnet_lite0", "--absent", "skip",
-        "--cache", tmp_path / "cache", "--method", "AdaGC", "--method.force_trigger", "0.5",
-        "--epochs", "2", "--batch_size", "16", "--out", tmp_path / "run", "--json",
+        "train", "--data", "ucmerced", "--root", DATA / "UCMerced_sample", "--size", "64",
+        "--scheme", "random", "--weights", "registry", "--backbone", "tf_efficientnet_lite0",
+        "--absent", "skip", "--cache", tmp_path / "cache", "--method", "AdaGC",
+        "--method.force_trigger", "0.5", "--epochs", "2", "--batch_size", "16",
+        "--out", tmp_path / "run", "--json",
     ]  # fmt: skip
     assert main([str(word) for word in words]) == 0
     result = json.loads(capsys.readouterr().out)

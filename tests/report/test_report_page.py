@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -148,7 +149,8 @@ def test_trigger_is_marked_and_told(runs, tmp_path):
     assert status["triggered_after"] is not None
     page = write_report(runs["adagc"], out=tmp_path / "p.html", collection=make_collection())
     checker = check(page)
-    assert f"Warm-up ended after epoch {status['triggered_after']}" in checker.text
+    how = "was ended by force (force_trigger)" if status["forced"] else "ended"
+    assert f"Warm-up {how} after epoch {status['triggered_after']}" in checker.text
     # noisy, clean, loss, quality, added
     assert checker.text.count(f"triggered after {status['triggered_after']}") == 5
     assert "recorded, never used" in checker.text
@@ -157,7 +159,7 @@ def test_trigger_is_marked_and_told(runs, tmp_path):
 def test_the_way_back_is_drawn(copy):
     lines = [line.to_dict() for line in copy.history]
     for line in lines:
-        line["status"] |= {"best_epoch": 2, "triggered_after": 4}
+        line["status"] |= {"best_epoch": 2, "triggered_after": 4, "forced": False}
     lines[3]["verdict"] = "restore"
     copy.path("history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     checker = check(write_report(copy))
@@ -185,17 +187,48 @@ def test_headline_takes_the_last_epoch_of_the_deployed_network(copy, runs, tmp_p
     set_map(copy, 0.673)
     text = check(write_report(copy, against=others, collection=make_collection())).text
     assert "AdaGC reaches 67.3 mAP on 24 test images after seeing one label per image." in text
-    assert "AN 60.4, clean labels 79.4: 36 % of the gap closed." in text
+    assert (
+        "Trained networks after the last epoch: AdaGC 67.3, compared with AN 60.4, clean labels"
+        " 79.4: 36 % of the gap between AN and clean labels closed." in text
+    )
+    # AdaGC's teacher is an average; AN and GT have none to compare it with.
+    assert "Averaged networks" not in text
 
     set_map(copy, 0.594)
     text = check(write_report(copy, against=others, collection=make_collection())).text
     assert "1.0 points below AN" in text
-    assert "gap closed" not in text
+    assert "of the gap" not in text
 
     edit(others[0], "scores.json", lambda scores: scores.update(images=25))
     text = check(write_report(copy, against=others, collection=make_collection())).text
-    assert "Compared with clean labels 79.4." in text
+    assert "AdaGC 59.4, compared with clean labels 79.4." in text
     assert "AN (an) was tested on other images or classes: do not compare." in text
+
+
+def test_averages_are_compared_with_averages(copy, runs, tmp_path):
+    """A teacher of 67.3 beside the averages of AN (66.3) and GT (76.3), not their networks."""
+
+    def add(run: Run, name: str, value: float) -> None:
+        def change(scores):
+            tested = json.loads(json.dumps(scores["networks"]["network"]))
+            tested["last"]["mean_average_precision"] = value
+            scores["networks"][name] = tested
+            scores["roles"][name] = {"role": name.replace("averaged", "average"), "title": name}
+
+        edit(run, "scores.json", change)
+
+    add(copy, "teacher", 0.673)
+    others = []
+    for name, value in (("an", 0.663), ("gt", 0.763)):
+        shutil.copytree(runs[name].folder, tmp_path / name)
+        others.append(Run.open(tmp_path / name))
+        add(others[-1], "averaged", value)
+    text = check(write_report(copy, against=others, collection=make_collection())).text
+    assert (
+        "Averaged networks after the last epoch: AdaGC 67.3, compared with AN 66.3, clean labels"
+        " 76.3: 10 % of the gap between AN and clean labels closed." in text
+    )
+    assert "Trained networks after the last epoch: AdaGC " in text
 
 
 def test_settings_that_differ_are_named(runs, copy, tmp_path):
@@ -267,14 +300,24 @@ def test_images_that_moved_are_a_note(runs, tmp_path):
 
 def test_another_collection_is_a_note(runs, tmp_path):
     small = make_collection()
-    other = Collection(
-        images=small.images,
-        classes=small.classes,
-        splits={**small.splits, "test": np.arange(60, 80)},
-        truth=small.truth,
+    pixels = small.images.gather(np.arange(80))
+    other = dataclasses.replace(
+        small, images=ArrayScenes(pixels, [f"elsewhere/{i}" for i in range(80)], small.images.bands)
     )
     text = check(write_report(runs["adagc"], out=tmp_path / "p.html", collection=other)).text
-    assert "belong to other test images" in text
+    assert "24 of the 24 test images of this run are missing" in text
+
+
+def test_predictions_of_other_images_are_not_shown_and_the_remedy_is_named(copy, tmp_path):
+    text = copy.path("split.csv").read_text()
+    first, second = (
+        line for line in text.splitlines(keepends=True) if "56" in line or "57" in line
+    )
+    copy.path("split.csv").write_text(text.replace(first + second, second + first))
+    page = write_report(copy, out=tmp_path / "p.html", collection=make_collection())
+    checker = check(page)
+    assert "saved predictions are not of these test images: run  adagc evaluate" in checker.text
+    assert checker.images == []
 
 
 def test_without_truth_validation_images_and_noisy_scores_remain(copy):

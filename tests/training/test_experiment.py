@@ -22,6 +22,7 @@ from adagc.methods.expected_positives import ExpectedPositives
 from adagc.methods.ground_truth import GroundTruth
 from adagc.metrics import score
 from adagc.models import load_model
+from adagc.report import write_report
 from adagc.training.config import RunConfig
 from adagc.training.experiment import (
     config_of,
@@ -166,7 +167,8 @@ def test_images_without_a_positive_are_left_out_and_counted(tmp_path, embeddings
 
 
 def test_labels_must_come_from_exactly_one_place(tmp_path, embeddings):
-    for labels, scheme in ((None, None), ("x.csv", "random")):
+    file = str(make_labels(embeddings, tmp_path / "x.csv"))
+    for labels, scheme in ((None, None), (file, "random")):
         with pytest.raises(UsageError, match="--labels FILE or --scheme"):
             train(
                 config(labels=labels, scheme=scheme),
@@ -210,14 +212,69 @@ def without_class(collection, name: str):
     return dataclasses.replace(collection, truth=truth)
 
 
-def test_a_class_that_the_test_lacks_stops_before_training(tmp_path, embeddings):
+def test_a_class_that_the_test_lacks_is_left_out_and_named(tmp_path, embeddings, caplog):
+    lacking = without_class(embeddings, "urban")
+    said = "mAP is the mean over 3 of 4 classes: no tested image contains urban."
+    with caplog.at_level("INFO", "adagc"):
+        run = train(config(), AssumeNegative(), tmp_path / "run", collection=lacking)
+    assert sum(said in line for line in caplog.messages) == 1
+    found = run.read_json("scores.json")
+    last = found["networks"]["network"]["last"]
+    precision = last["per_class"]["average_precision"]
+    assert precision[2] is None
+    rest = [value for value in precision if value is not None]
+    assert last["mean_average_precision"] == pytest.approx(np.mean(rest))
+    assert found["absent"] == ["urban"]
+    assert run.scores.absent == ("urban",)
+    assert said in write_report(run, collection=lacking).read_text(encoding="utf-8")
+    with pytest.raises(AdagcError, match="no test image contains urban"):
+        evaluate(run, collection=lacking, absent="error")
+
+
+def test_a_class_that_the_test_lacks_stops_before_training_on_request(tmp_path, embeddings):
     lacking = without_class(embeddings, "urban")
     with pytest.raises(AdagcError, match="no test image contains urban"):
+        train(config(absent="error"), AssumeNegative(), tmp_path / "run", collection=lacking)
+    assert not (tmp_path / "run").exists()
+    for name in embeddings.classes:
+        lacking = without_class(lacking, name)
+    with pytest.raises(AdagcError, match="none of the 24 test images contains any class"):
         train(config(), AssumeNegative(), tmp_path / "run", collection=lacking)
     assert not (tmp_path / "run").exists()
-    run = train(config(absent="skip"), AssumeNegative(), tmp_path / "run", collection=lacking)
-    per_class = run.read_json("scores.json")["networks"]["network"]["last"]["per_class"]
-    assert per_class["average_precision"][2] is None
+
+
+def test_a_test_with_all_classes_says_nothing(tmp_path, embeddings, caplog):
+    with caplog.at_level("INFO", "adagc"):
+        run = train(config(), AssumeNegative(), tmp_path / "run", collection=embeddings)
+    assert not any("classes" in line for line in caplog.messages)
+    assert run.read_json("scores.json")["absent"] == []
+    assert run.scores.remark == ""
+
+
+def test_how_many_images_serve_for_what_is_said_and_recorded(tmp_path, embeddings, caplog):
+    known = np.ones(len(embeddings.images), dtype=bool)
+    known[:20] = False
+    some = dataclasses.replace(embeddings, known=known)
+    labels = make_labels(embeddings, tmp_path / "labels.csv")
+    lines = labels.read_text().splitlines()
+    labels.write_text("\n".join(lines[:-3]) + "\n")  # three validation images have no label
+    with caplog.at_level("INFO", "adagc"):
+        run = train(
+            config(scheme=None, labels=str(labels)),
+            AssumeNegative(),
+            tmp_path / "run",
+            collection=some,
+        )
+    kinds = "labelled: 24 / 13 / 0; with clean labels: 4 / 13 / 24"
+    said = f"24 images for training, 13 for validation, 24 for testing; {kinds}"
+    assert caplog.messages.count(said) == 1
+    assert run.read_json("labels.json")["images"] == {
+        "train": 24, "val": 13, "test": 24, "left_out": 3, "train_clean": 4, "val_clean": 13,
+        "test_clean": 24, "test_labelled": 0,
+    }  # fmt: skip
+    assert run.labels.images.sentence == said
+    details = f"{kinds}; 3 images without a label are left out"
+    assert details in write_report(run, collection=some).read_text(encoding="utf-8")
 
 
 def test_other_splits_are_scored_apart_from_the_test(tmp_path, embeddings):

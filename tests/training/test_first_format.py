@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from adagc.bench.jobs import Job
 from adagc.bench.results import collect
 from adagc.cli import main
 from adagc.compare import tables
+from adagc.errors import UsageError
 from adagc.methods.adagc import AdaGC
+from adagc.training.config import RunConfig
 from adagc.training.experiment import config_of, train
 from adagc.training.runs import Run
+from adagc.training.views import VIEWS
 from adagc.types import NetworkRole
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "first-format"
@@ -99,7 +103,8 @@ def test_it_has_a_row_in_tables(finished):
     finished.write_json("bench.json", job.to_dict())
     results = collect("tiny", [job])
     assert not results.failed
-    table = tables.build(results)
+    table = tables.build(results, view=VIEWS["network-last"])
+    assert table.clock == "time"  # CPU time was not measured then
     assert [row.label for row in table.rows] == ["AdaGC", "AdaGC (teacher)"]
     key = "mean_average_precision"
     for row, name in zip(table.rows, ("network", "teacher"), strict=True):
@@ -107,20 +112,32 @@ def test_it_has_a_row_in_tables(finished):
         assert row.cells[key].mean == pytest.approx(100 * wanted)
 
 
-def test_it_goes_on_where_it_was_interrupted(tmp_path):
+@pytest.mark.parametrize("asked", ["noisy-map", RunConfig.select])
+def test_it_goes_on_where_it_was_interrupted(tmp_path, asked):
     folder = shutil.copytree(FIXTURES / "interrupted", tmp_path / "run")
     begun = (folder / "history.jsonl").read_bytes()
     method = AdaGC(patience=2, minimum_warm_up=0, force_trigger=0.6)
+    config = config_of(Run.open(folder))
+    assert config.select == "noisy-map" != RunConfig.select
+    # A command line that says nothing of the criterion, as when the run was started, asks for what
+    # is the default now.
+    config = replace(config, select=asked)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = train(config_of(Run.open(folder)), method, folder, resume=True)
+        run = train(config, method, folder, resume=True)
+    assert run.settings.select == "noisy-map"
+    assert run.made.best_epoch == Run.open(FIXTURES / "finished").made.best_epoch
+    for name, best in run.made.best_epoch.items():
+        values = [line.criterion("noisy-map", name) for line in run.history]
+        assert best == 1 + values.index(max(values))
     assert (folder / "history.jsonl").read_bytes().startswith(begun)
     whole = Run.open(FIXTURES / "finished")
     assert [line.epoch for line in run.history] == [1, 2, 3, 4, 5, 6]
     assert [line.verdict for line in run.history] == [line.verdict for line in whole.history]
-    assert [dict(line.status) for line in run.history] == [
-        dict(line.status) for line in whole.history
-    ]
+    assert all(
+        dict(line.status).items() >= dict(before.status).items()
+        for line, before in zip(run.history, whole.history, strict=True)
+    )
     assert [line.roles for line in run.history] == [line.roles for line in whole.history]
     names = sorted(path.name for path in whole.path("weights").iterdir())
     assert sorted(path.name for path in run.path("weights").iterdir()) == names
@@ -129,3 +146,11 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path):
         torch.testing.assert_close(
             load_file(run.path(name)), load_file(whole.path(name)), rtol=1e-5, atol=1e-6
         )
+
+
+def test_it_cannot_go_on_by_another_criterion(tmp_path):
+    folder = shutil.copytree(FIXTURES / "interrupted", tmp_path / "run")
+    method = AdaGC(patience=2, minimum_warm_up=0, force_trigger=0.6)
+    config = replace(config_of(Run.open(folder)), select="rank")
+    with pytest.raises(UsageError, match="started with select = 'noisy-map', now it is 'rank'"):
+        train(config, method, folder, resume=True)

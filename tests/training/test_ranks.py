@@ -110,6 +110,21 @@ def in_memory(out: str) -> None:
         torch.save(run.model().state_dict(), f"{out}/{ranks.world()}.pt")
 
 
+def means_with_gaps() -> None:
+    """The mean of each band without missing values, of images that ranks share."""
+    make_fabric(Settings(accelerator="cpu"))
+    images = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(0)) + 3
+    images[1, 0, :2] = torch.nan
+    images[:, 2] = torch.nan
+    share = ranks.Share(ranks.own(images), len(images))
+    torch.testing.assert_close(ranks.mean_of_bands(share), ranks.mean_of_bands(images))
+    assert not ranks.mean_of_bands(share).isnan().any()
+
+
+def test_ranks_leave_missing_values_out_of_means():
+    in_ranks(means_with_gaps, count=2)
+
+
 def test_two_ranks_go_back_without_a_folder(tmp_path):
     make_labels(make_collection("images"), tmp_path / "labels.csv")
     for count in (1, 2):

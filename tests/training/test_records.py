@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,7 @@ LINE = EpochRecord(
     epoch=3,
     losses={"total": 0.5},
     noisy={"network": Summary(SCORES.summary())},
+    criteria={"network": {"noisy-map": 0.3, "tempered": -1.5}},
     roles={"network": STUDENT},
     learning_rate=0.01,
     oracle=OracleRecord(
@@ -74,6 +76,21 @@ LABELS = LabelSummary(
     flip_rates=flip_rates(TRUTH, np.array([[1, 0], [0, 1], [1, 0]], np.int8)),
     meta={"scheme": "random", "seed": "4"},
 )
+
+
+def test_lines_from_before_the_criteria_have_two_of_them():
+    values = {name: value for name, value in LINE.to_dict().items() if name != "criteria"}
+    line = EpochRecord.from_dict(values)
+    assert line.criterion("noisy-map") == SCORES.mean_average_precision
+    assert line.criterion("rank") == 1 - SCORES.ranking_loss
+    assert math.isnan(line.criterion("tempered"))
+    assert LINE.criterion("tempered") == LINE.criterion("tempered", "network") == -1.5
+    assert math.isnan(LINE.criterion("tempered", "another"))
+
+
+def test_settings_from_before_a_setting_say_what_it_was():
+    assert RunSettings.from_dict({"method": "AN", "epochs": 3}).select == "noisy-map"
+    assert RunSettings.from_dict({"method": "AN", "select": "rank"}).select == "rank"
 
 
 @pytest.mark.parametrize("record", [LINE, MODEL, TEST, LABELS], ids=lambda one: type(one).__name__)
@@ -208,7 +225,7 @@ def readers_of_history(run: Run) -> dict:
     return {
         "run": lambda: run.history,
         "report": lambda: write_report(run),
-        "resume": lambda: History(DiskFolder(run.folder), keep=9),
+        "resume": lambda: History(DiskFolder(run.folder), keep=2),
     }
 
 
@@ -254,7 +271,14 @@ def test_a_table_does_not_call_a_newer_run_damaged(run):
 
 def test_only_the_records_know_the_keys():
     """A key that is read anywhere else would be missed when the format changes."""
-    own = {"training_seconds", "train_seconds", "observed_counts", "left_out", "flip_rates"}
+    own = {
+        "training_seconds",
+        "cpu_seconds",
+        "train_seconds",
+        "observed_counts",
+        "left_out",
+        "flip_rates",
+    }
     own |= {"noisy", "noisy_ap", "clean_ap", "pseudo_labels", "added_per_image", "mean_cardinality"}
     home = Path(records.__path__[0])
     read = set()

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import copy
+import io
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from adagc.methods.adagc import AdaGC
 from adagc.training import checkpoint, history, loop, snapshots
-from adagc.training.config import RunConfig
-from adagc.training.experiment import train
 from adagc.training.runs import Run
-from conftest import SPAWN, make_collection
-
-EPOCHS = 7  # warm-up 1-5, best epoch 3, calibration 6-7
-STEPS = 3
-
-
-class Scripted(AdaGC):
-    """AdaGC whose teacher scores are given: KEEP after 2 and 3, RESTORE after 5."""
-
-    values = (0.1, 0.2, 0.5, 0.4, 0.3, 0.2, 0.1)
-
-    def end_epoch(self, scores, progress):
-        given = copy.copy(scores)
-        object.__setattr__(given, "mean_average_precision", self.values[progress.epoch - 1])
-        return super().end_epoch(given, progress)
+from conftest import SPAWN
+from scripted import STEPS, Scripted, content, identical, train_scripted
 
 
 def die() -> None:
@@ -86,10 +68,12 @@ def arrange(moment: str, number: int) -> None:
         original_save = torch.save
 
         def half(state, target):
-            original_save(state, target)
             if due():
-                target.write_bytes(target.read_bytes()[:1000])
+                whole = io.BytesIO()
+                original_save(state, whole)
+                target.write(whole.getvalue()[:1000])
                 die()
+            original_save(state, target)
 
         checkpoint.torch.save = half
     elif moment == "half a line":
@@ -111,12 +95,7 @@ def work(folder: str, resume: bool, moment: str | None = None, number: int = 0) 
     torch.seed()  # a new process starts with any state: none of it may matter
     if moment is not None:
         arrange(moment, number)
-    config = RunConfig(
-        scheme="random", epochs=EPOCHS, batch_size=8, learning_rate=0.02, hidden=8, dropout=0.3,
-        schedule="cosine", average=0.9, accelerator="cpu",
-    )  # fmt: skip
-    method = Scripted(patience=2, minimum_warm_up=1, force_trigger=None, weight=4.0)
-    train(config, method, folder, resume=resume, collection=make_collection())
+    train_scripted(folder, resume=resume)
 
 
 def in_a_process(*arguments) -> int | None:
@@ -124,44 +103,6 @@ def in_a_process(*arguments) -> int | None:
     process.start()
     process.join(60)
     return process.exitcode
-
-
-def identical(one, other, where: str = "") -> None:
-    assert type(one) is type(other), where
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            identical(one[key], other[key], f"{where}/{key}")
-    elif isinstance(one, list):
-        assert len(one) == len(other), where
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            identical(a, b, f"{where}/{i}")
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), where
-    else:
-        assert one == other, where
-
-
-def told(run: Run) -> list[dict]:
-    """The history without the clock."""
-    lines = [line.to_dict() for line in run.history]
-    return [{k: v for k, v in line.items() if "seconds" not in k} for line in lines]
-
-
-def content(folder: Path) -> dict:
-    """Everything a run ends with, but for the time it took."""
-    run = Run.open(folder)
-    state = torch.load(folder / "last.ckpt", weights_only=True)
-    state.pop("seconds")
-    weights = sorted((folder / "weights").glob("*.safetensors"))
-    return {
-        "checkpoint": state,
-        "kept": torch.load(folder / "keep.ckpt", weights_only=True),
-        "weights": {path.name: load_file(path) for path in weights},
-        "model": load_file(folder / "model.safetensors"),
-        "history": told(run),
-        "scores": run.read_json("scores.json"),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +144,7 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(tmp_path, uninterrupted, m
     assert not Run.open(folder).finished
     _ = Run.open(folder).history  # a reader that comes now gets no traceback
     assert in_a_process(str(folder), True) == 0
+    assert [path.name for path in folder.rglob(".*")] == []  # nor anything that the kill has left
     identical(content(folder), uninterrupted)
 
 

@@ -18,6 +18,7 @@ from adagc.methods.rcml import RCML
 from adagc.methods.state import AveragedNetwork
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.training.views import View
 from adagc.types import Milestone, NetworkRole, Reported, Story, in_order, with_role
 from conftest import make_collection
 from fake_results import from_numbers, make_job
@@ -120,16 +121,18 @@ def test_tables_ask_for_a_role_and_print_the_title(run):
         result = Result(method, method, 0, run, 1.0, run.scores.networks)
         return Results("tiny", (job,), (result,))
 
-    table = tables.build(results("AN"))
+    table = tables.build(results("AN"), view=View())
     assert [row.label for row in table.rows] == ["AN", "AN (mentor)"]
-    assert "AN is the pupil, which is deployed; its mentor is of the same runs" in table.notes[1]
+    assert (
+        "AN is the pupil, which is deployed; its mentor comes from the same runs" in table.notes[1]
+    )
     for row, name in zip(table.rows, ("pupil", "slow"), strict=True):
         wanted = run.scores.networks[name].epochs["last"].scores.mean_f1
         assert row.cells["mean_f1"].mean == pytest.approx(100 * wanted)
-    table = tables.build(results("AN"), role=NetworkRole.AVERAGE)
+    table = tables.build(results("AN"))
     assert [row.label for row in table.rows] == ["AN", "AN (mentor)"]
     assert "AN is the pupil's average; its mentor" in table.notes[1]
-    table = tables.build(results("AN"), role=NetworkRole.TEACHER)
+    table = tables.build(results("AN"), view=View(NetworkRole.TEACHER))
     assert [row.label for row in table.rows] == ["AN (mentor)"]
     assert table.network == "teacher"
 
@@ -139,7 +142,7 @@ def test_a_teacher_answers_for_an_average_and_for_nothing_else(run):
     without = {name: one for name, one in whole.networks.items() if name != "averaged"}
     alone = {name: one for name, one in without.items() if name != "slow"}
     some = [replace(whole, networks=networks) for networks in (whole.networks, without, alone)]
-    found = {role: [tables.network_of(one, role) for one in some] for role in NetworkRole}
+    found = {role: [View(role).of(one.networks) for one in some] for role in NetworkRole}
     assert found == {
         NetworkRole.DEPLOYED: ["pupil"] * 3,
         NetworkRole.TEACHER: ["slow", "slow", None],
@@ -156,8 +159,10 @@ def test_failures_are_told_once():
         failed={"AdaGC": ["seed 1: boom"]},
     )
     for role, label in ((NetworkRole.DEPLOYED, "AdaGC"), (NetworkRole.AVERAGE, "AdaGC (teacher)")):
-        notes = tables.build(results, role=role).notes
-        assert [note for note in notes if "boom" in note] == [f"{label}: failed with seed 1: boom."]
+        notes = tables.build(results, view=View(role)).notes
+        assert [note for note in notes if "boom" in note] == [
+            f"Failed runs of {label}: seed 1: boom."
+        ]
 
 
 # -- what a method's status means ------------------------------------------------------------
@@ -177,6 +182,8 @@ def test_a_method_tells_its_own_story():
     assert story.sentence.startswith(
         "Warm-up ended after epoch 5; calibration is shaded. The noisy"
     )
+    forced = AdaGC.story({**begun, "forced": True}, went_back=True).sentence
+    assert forced.startswith("Warm-up was ended by force (force_trigger) after epoch 5; cali")
     straight = AdaGC.story(begun, went_back=False)
     assert straight.back is None
     assert "went back" not in straight.sentence

@@ -6,11 +6,14 @@ import json
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from adagc.errors import AdagcError, UsageError
 from adagc.inference import predict
 from adagc.methods.assume_negative import AssumeNegative, LabelSmoothing
+from adagc.methods.base import Method
+from adagc.methods.rcml import RCML
 from adagc.training import checkpoint
 from adagc.training import scoring as testing
 from adagc.training.config import RunConfig
@@ -45,6 +48,10 @@ def test_a_new_run_writes_its_settings_and_environment(tmp_path):
     assert Run.open(run.folder).config == CONFIG
     environment = run.read_json("environment.json")
     assert environment["packages"]["torch"] == torch.__version__
+    # What decides how sums are rounded, so that a reader can tell why a seed gives another run.
+    assert environment["threads"] == torch.get_num_threads()
+    assert environment["processes"] == 1
+    assert all(isinstance(environment[name], str) for name in ("processor", "instructions"))
     assert not run.finished
     assert run.history == []
 
@@ -87,6 +94,27 @@ def test_changed_settings_are_refused_by_name(tmp_path, change, named):
     assert named in one_line(caught)
 
 
+def test_a_setting_that_came_later_had_its_default(tmp_path):
+    """A run of an earlier version is continued as if it had known the setting or option."""
+    quick = {"epochs": 1, "batch_size": 8, "hidden": 8, "backbone": "mlp", "weights": "none"}
+    config = RunConfig(scheme="random", accelerator="cpu", oracle=False, **quick)
+
+    def again(method: Method, **changes) -> None:
+        changed = dataclasses.replace(config, **changes)
+        train(changed, method, tmp_path, resume=True, collection=make_collection())
+
+    again(RCML())
+    path = tmp_path / "config.yaml"
+    older = yaml.safe_load(path.read_text())
+    del older["optimiser"], older["head_epochs"], older["method"]["features"]
+    path.write_text(yaml.safe_dump(older))
+    again(RCML())
+    with pytest.raises(UsageError, match="optimiser = 'adam', now it is 'sgd'"):
+        again(RCML(), optimiser="sgd")
+    with pytest.raises(UsageError, match=r"method\.features = 'pooled', now it is 'whole'"):
+        again(RCML(features="whole"))
+
+
 def test_what_does_not_change_the_result_may_change(tmp_path):
     Run.start(tmp_path, CONFIG, resume=False)
     changed = {**CONFIG, "cache": "elsewhere", "accelerator": "cuda"}
@@ -98,12 +126,24 @@ def test_files_may_move_but_not_change(tmp_path):
     Run.start(tmp_path, config, resume=False, contents={"truth": "abc"})
     moved = {**config, "truth": "there/truth.csv"}
     Run.start(tmp_path, moved, resume=True, contents={"truth": "abc"})
-    with pytest.raises(UsageError, match="another content of truth") as caught:
+    (tmp_path / "last.ckpt").touch()  # an epoch is finished
+    with pytest.raises(UsageError, match=r"the content of truth .* has changed") as caught:
         Run.start(tmp_path, moved, resume=True, contents={"truth": "def"})
     assert "there/truth.csv" in one_line(caught)
+    assert "restore it, or train anew with another --out" in one_line(caught)
     # Nothing was noted of this one.
     with pytest.raises(UsageError, match="text = None, now it is 'words'"):
         Run.start(tmp_path, {**config, "text": "words"}, resume=True, contents={"text": "1"})
+
+
+def test_before_the_first_epoch_is_finished_data_may_still_be_mended(tmp_path):
+    Run.start(tmp_path, CONFIG, resume=False, contents={"root": "with NaN"})
+    Run.start(tmp_path, CONFIG, resume=True, contents={"root": "mended"})
+    assert Run.open(tmp_path).inputs == {"root": "mended"}
+    (tmp_path / "last.ckpt").touch()
+    Run.start(tmp_path, CONFIG, resume=True, contents={"root": "mended"})
+    with pytest.raises(UsageError, match="the content of root has changed"):
+        Run.start(tmp_path, CONFIG, resume=True, contents={"root": "with NaN"})
 
 
 def test_not_a_run_folder(tmp_path):
@@ -147,7 +187,7 @@ def test_a_checkpoint_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     checkpoint.save(folder, "last.ckpt", {"epoch": 1})
 
     def half(state, target):
-        target.write_bytes(b"half")
+        target.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(checkpoint.torch, "save", half)
@@ -200,7 +240,10 @@ def test_a_run_folder_is_complete(setting):
     assert run.finished
     labels = run.read_json("labels.json")
     assert len(labels["hash"]) == 64
-    assert labels["images"] == {"train": 24, "val": 16, "test": 24, "left_out": 0}
+    assert labels["images"] == {
+        "train": 24, "val": 16, "test": 24, "left_out": 0, "train_clean": 24, "val_clean": 16,
+        "test_clean": 24, "test_labelled": 0,
+    }  # fmt: skip
     assert run.config["method"] == {"title": "AN"}
     assert run.config["epochs"] == 1
 

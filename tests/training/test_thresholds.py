@@ -97,7 +97,7 @@ def test_pictures_are_judged_by_them(run):
     evaluate(run, collection=make_collection("images"))
     page = write_report(run, out=run.folder / "d.html", collection=make_collection("images"))
     assert "Never predicted at the threshold of 1.5" in page.read_text()
-    assert "predicted from the threshold of 1.5 on" in page.read_text()
+    assert "predicted if its probability reaches the threshold of 1.5." in page.read_text()
 
 
 def test_runs_tested_at_other_thresholds_are_not_the_same_test(run, tmp_path):

@@ -212,7 +212,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(folder):
 
     def fail():
         with folder.replacing("a") as target:
-            target.write_bytes(b"ne") if isinstance(target, Path) else target.write(b"ne")
+            target.write(b"ne")
             raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):

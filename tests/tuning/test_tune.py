@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from adagc.bench.jobs import slug
+from adagc.bench.jobs import Job, slug
+from adagc.bench.results import collect
 from adagc.bench.scenarios import load
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find, registry
-from adagc.training.files import read_settings
+from adagc.metrics import CRITERIA
+from adagc.metrics.noisy import DEFAULT
+from adagc.training.files import MethodBlock, read_settings
 from adagc.tuning import ledger
 from adagc.tuning.search import Dimension, Trial, choose, flatness, grid, space
 from adagc.tuning.study import Hindsight, Study, pooled_correlation, spearman
-from adagc.tuning.tune import tune, tune_all
+from adagc.tuning.tune import trial_epochs, tune, tune_all
 from conftest import SPAWN, make_collection, make_labels
 from tiny import write_scenario
 
@@ -198,16 +202,16 @@ def test_flatness_by_hand():
         ended(0.400, a=1, b=0.0), ended(0.405, a=2, b=0.0), ended(0.310, a=1, b=8.0),
         ended(0.390, a=2, b=8.0), ended(None, "failed", a=2, b=8.0),
     ]  # fmt: skip
-    flat = flatness(trials, dimensions, "grid")
+    flat = flatness(trials, dimensions, "grid", "noisy-map")
     assert (flat.trials, flat.near) == (4, 2)
     assert flat.drop == pytest.approx(0.405 - 0.395)
     assert flat.spans == {"a": pytest.approx(0.005), "b": pytest.approx(0.015)}
     # The same range in quarters: 1.9 is a neighbour of 0, not a value of its own.
     drawn = [ended(0.40, b=0.0), ended(0.20, b=1.9), ended(0.35, b=7.0)]
     only = {"b": dimensions["b"]}
-    assert flatness(drawn, only, "tpe").spans == {"b": pytest.approx(0.05)}
-    assert flatness(drawn, only, "grid").spans == {"b": pytest.approx(0.20)}
-    assert flatness([], only, "grid") is None
+    assert flatness(drawn, only, "tpe", "noisy-map").spans == {"b": pytest.approx(0.05)}
+    assert flatness(drawn, only, "grid", "noisy-map").spans == {"b": pytest.approx(0.20)}
+    assert flatness([], only, "grid", "noisy-map") is None
 
 
 # Whether noisy labels chose well
@@ -242,8 +246,9 @@ def test_spearman_by_hand():
 
 def study_of(trials, hindsight, **changes):
     facts = {
-        "scenario": "tiny", "method": "LL-R", "sampler": "grid", "by": "last", "share": 0.5,
-        "epochs": 10, "seeds": (0,), "told": {}, "space": space(find("LL-R")),
+        "scenario": "tiny", "method": "LL-R", "sampler": "grid", "by": "last",
+        "select": "noisy-map", "share": 0.5, "epochs": 10, "seeds": (0,), "told": {},
+        "space": space(find("LL-R")),
     }  # fmt: skip
     return Study(**{**facts, **changes}, trials=tuple(trials), hindsight=tuple(hindsight))
 
@@ -295,7 +300,7 @@ def test_a_grid_is_trained_once_and_the_best_noisy_score_is_chosen(tmp_path, out
         assert len((path.parent / "labels.csv").read_text().splitlines()) > 12
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         value = config["method"]["smoothing"]
-        scores[value] = lines[-1]["noisy"]["network"]["mean_average_precision"]
+        scores[value] = lines[-1]["criteria"]["network"][DEFAULT]
         seconds[value] = sum(line["seconds"] for line in lines)
     assert [trial.score for trial in study.trials] == [scores[value] for value in values]
     assert [trial.seconds for trial in study.trials] == [seconds[value] for value in values]
@@ -323,8 +328,9 @@ def test_the_choice_is_written_as_a_method_file_that_bench_reads(arrays, out, tm
     assert set(chosen) == {"form", "weight", "momentum"}
     assert scenario.with_options(tmp_path / "tuned").told("ELR") == chosen
     text = path.read_text()
+    by = CRITERIA[DEFAULT]
     for word in ("arrays", "100 %", "last of 2 epochs", "seed 3", "grid", "2 trials (2 finished)",
-                 f"{study.best.score * 100:.2f} noisy mAP"):  # fmt: skip
+                 f"({by.title})", by.shown(study.best.score)):  # fmt: skip
         assert word in text
     for run in (out / "arrays" / "tune" / "elr" / "grid").glob("*/*/config.yaml"):
         assert yaml.safe_load(run.read_text())["method"]["form"] == "binary"
@@ -332,7 +338,7 @@ def test_the_choice_is_written_as_a_method_file_that_bench_reads(arrays, out, tm
     beside = study.write(tmp_path / "arrays")
     assert read_settings(beside) == {
         **read_settings(tmp_path / "arrays" / "scenario.yaml"),
-        "method": {"title": "ELR", **chosen},
+        "method": {"title": "ELR", "tuned_on": "noisy", **chosen},
     }
     assert load(str(tmp_path / "arrays")).told("ELR") == chosen
 
@@ -346,13 +352,72 @@ def test_the_mean_over_seeds_and_the_best_epoch(arrays, out):
         for seed in (3, 4):
             (run,) = place.glob(f"seed{seed}-*/history.jsonl")
             lines = [json.loads(line) for line in run.read_text().splitlines()]
-            values = [line["noisy"]["network"]["mean_average_precision"] for line in lines]
+            values = [line["criteria"]["network"][DEFAULT] for line in lines]
             assert trial.noisy[seed] == max(values)
     # The same runs, judged by their last epoch.
     before = written(out)
     last = tune(arrays, "AN-LS", out, share=1.0, epochs=3, seeds=(3, 4), by="last")
     assert written(out) == before
     assert all(a.score <= b.score for a, b in zip(last.trials, study.trials, strict=True))
+
+
+@pytest.mark.parametrize("select", [*CRITERIA])
+def test_trials_are_compared_by_the_criterion_that_is_asked_for(arrays, out, select):
+    study = tune(arrays, "ELR", out, share=1.0, epochs=3, trials=3, select=select)
+    assert study.select == select
+    for trial in study.trials:
+        place = out / "arrays" / "tune" / "elr" / "grid" / slug(trial.name)
+        (run,) = place.glob("seed3-*/")
+        lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+        assert trial.score == lines[-1]["criteria"]["network"][select]
+        # The runs choose their epochs by it, too.
+        assert yaml.safe_load((run / "config.yaml").read_text())["select"] == select
+    assert study.best.score == max(trial.score for trial in study.trials)
+    assert f"by {CRITERIA[select].title}, {CRITERIA[select].shown(study.best.score)}." in (
+        study.sentence()
+    )
+    assert study.to_dict()["select"] == select
+
+
+def test_the_best_score_comes_first_where_scores_are_negative():
+    trials = [ended(-2.0, final=0.05), ended(None, "failed", final=0.1), ended(-1.5, final=0.2)]
+    study = study_of(trials, [None] * 3, select="tempered")
+    rows = [line.split() for line in render(study).splitlines() if "0." in line]
+    assert [row[:2] for row in rows] == [["0.2", "-1.500"], ["0.05", "-2.000"], ["0.1", "–"]]
+    assert rows[0][-1] == "chosen"
+    with pytest.raises(UsageError, match="noisy-map, tempered"):
+        pooled_correlation([study, study_of(trials, [None] * 3)])
+
+
+def test_a_method_says_how_many_epochs_its_trials_need(tmp_path, out):
+    scenario = write_arrays(tmp_path / "arrays", epochs=14)
+    epochs = {
+        title: tune(scenario, title, out, share=1.0, trials=1).epochs
+        for title in ("AN-LS", "RCML", "AdaGC")
+    }
+    assert epochs == {"AN-LS": 10, "RCML": 14, "AdaGC": 14}  # RCML would take 20
+    assert tune(scenario, "AdaGC", out, share=1.0, trials=1, epochs=3).epochs == 3
+    assert trial_epochs(scenario.with_settings(epochs=4), find("AN-LS")) == 4
+    assert trial_epochs(scenario.with_settings(epochs=40), find("RCML")) == 20
+
+
+@pytest.mark.filterwarnings("ignore:calibration starts")
+def test_a_forced_trigger_is_told(arrays, out):
+    forced = tune(arrays, "AdaGC", out, trials=2, share=1.0, epochs=4)
+    (run, _) = sorted(out.rglob("history.jsonl"))
+    assert json.loads(run.read_text().splitlines()[-1])["status"]["forced"]
+    # A table of these runs says it, too: it is kept with the model.
+    job = Job("arrays", "AdaGC", "AdaGC", {}, {"seed": 3}, str(run.parent))
+    (note,) = collect("arrays", [job]).remarks()
+    assert note.startswith("AdaGC, 1 of 1 runs: calibration was started by force")
+    words = "2 of 2 trials: calibration was started by force (force_trigger)"
+    assert words in forced.sentence()
+    assert words in " ".join(render(forced).split())
+    assert f"# remark:   {words}" in forced.to_yaml()
+    assert words in forced.to_dict()["remarks"][0]
+    block = MethodBlock("AdaGC", {"force_trigger": None, "patience": 9})
+    scenario = replace(arrays, methods={"AdaGC": block})
+    assert not tune(scenario, "AdaGC", out, trials=1, share=1.0, epochs=4).remarks
 
 
 def test_clean_labels_cannot_change_the_choice(tmp_path, out):
@@ -703,6 +768,8 @@ def test_what_does_not_fit_is_refused(arrays, out):
         tune(arrays, "LL-R", out, sampler="random")
     with pytest.raises(UsageError, match="--by must be one of last, best"):
         tune(arrays, "LL-R", out, by="first")
+    with pytest.raises(UsageError, match="--select must be one of auc, noisy-map, likelihood"):
+        tune(arrays, "LL-R", out, select="map")
     with pytest.raises(UsageError, match="--share"):
         tune(arrays, "LL-R", out, share=2.0)
     with pytest.raises(UsageError, match="--trials"):
@@ -743,7 +810,7 @@ def test_table_and_sentence_say_what_was_found():
     assert "hindsight" in render(study)
     text = study.sentence()
     assert "LL-R on tiny: final=0.1 is the best of 4 trials" in text
-    assert "35.00 noisy mAP. 1 of 2 finished trials" in text
+    assert "by noisy mAP, 35.00. 1 of 2 finished trials are within 0.5 of it" in text
     assert "median is 2.00 below" in text
     assert "costs 2.00 clean test mAP." in text
     assert "matters most" not in text  # there is but one option
@@ -752,4 +819,5 @@ def test_table_and_sentence_say_what_was_found():
     assert facts["trials"][0]["noisy"] == {"0": 0.30, "1": 0.32}
     assert facts["trials"][0]["hindsight"] == {"test": 0.52, "validation": None}
     assert facts["correlation_in_hindsight"]["lost"] == pytest.approx(0.02)
-    assert yaml.safe_load(study.to_yaml()) == {"method": {"title": "LL-R", "final": 0.1}}
+    block = {"title": "LL-R", "tuned_on": "noisy", "final": 0.1}
+    assert yaml.safe_load(study.to_yaml()) == {"method": block}

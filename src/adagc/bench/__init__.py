@@ -1,1 +1,1 @@
-"""Many runs as one experiment: scenarios, tables, tuning, ablations, figures, theory."""
+"""Train many runs: scenarios, jobs, engines (this machine or Slurm) and the results of runs."""

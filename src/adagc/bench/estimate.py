@@ -1,4 +1,4 @@
-"""How long the missing runs will take, judged by the finished ones."""
+"""Estimate how long the missing runs will take, from the times of the finished ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from adagc.methods import outline
 
 
 def seconds_left(missing: Iterable[Job], known: Sequence[Results], workers: int) -> float | None:
-    """Wall time of these jobs on so many workers; None as long as nothing comparable is finished.
+    """Estimated wall time in seconds of these jobs on `workers` workers.
 
-    A row without a finished run is judged by the other rows of its scenario and what its method
-    says of its own cost. Epochs that an interrupted run has behind it are not counted again.
+    If no run of the job's method is finished, the time is estimated from the other methods of the
+    scenario and the relative cost that each method declares. Only the epochs that an interrupted
+    run has left are counted. None if no run of the scenario is finished.
     """
     each = [0.0]
     for job in missing:
@@ -26,8 +27,9 @@ def seconds_left(missing: Iterable[Job], known: Sequence[Results], workers: int)
 
 
 def _per_epoch(job: Job, known: Sequence[Results]) -> float | None:
+    """Estimated seconds per epoch of a job; None if no run of its scenario is finished."""
     own: list[float] = []
-    units: list[float] = []
+    units: list[float] = []  # seconds per epoch, divided by the cost of the method
     for results in known:
         if results.scenario != job.scenario:
             continue

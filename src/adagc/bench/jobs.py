@@ -1,11 +1,14 @@
-"""A job is one run of a benchmark, and its folder's name says which: nothing is ever mixed."""
+"""A job is one run of a benchmark: a method with its options, settings and a seed.
+
+The name of its folder contains a digest of all of them, so that runs are never mixed up.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from adagc.bench.scenarios import Scenario
 from adagc.errors import AdagcError
 from adagc.methods import find, outline
+from adagc.methods.told import TunedOn, told_by
 from adagc.options import read, typed
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents
@@ -22,48 +26,49 @@ if TYPE_CHECKING:
     from adagc.methods import Method
 
 Status = Literal["finished", "started", "failed", "missing"]
-DONE = "bench.json"  # written when everything else is there
+DONE = "bench.json"  # this file is written last: a run that has it is finished
 
 
 @dataclass(frozen=True)
 class Job:
-    """One method with one seed in one scenario; plain values, so that it can travel."""
+    """One method with one seed in one scenario; plain values that can be sent to a process."""
 
     scenario: str
     label: str  # the row of the table it belongs to: the method's title, or the name of a variant
-    method: str  # title
+    method: str  # title of the method
     options: Mapping[str, Any]
-    settings: Mapping[str, Any]  # of RunConfig, the seed included
+    settings: Mapping[str, Any]  # arguments of RunConfig, the seed included
     folder: str
+    told: Sequence[str] = ()  # options through which it is told how frequent labels are
 
     @property
     def seed(self) -> int:
-        """Of weights, order and augmentation."""
+        """The seed of the run: initial weights, order of the images, augmentation."""
         return int(self.settings["seed"])
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Scenario, row and seed, for messages."""
         return f"{self.scenario} · {self.label} · seed {self.seed}"
 
     @property
     def failure(self) -> Path:
-        """Where it is written why the last attempt failed."""
+        """File that says why the last attempt failed."""
         return Path(f"{self.folder}.failed.json")
 
     @property
     def lock(self) -> Path:
-        """Held by the process that works on it."""
+        """Lock file, held by the process that works on this job."""
         return Path(f"{self.folder}.lock")
 
     @property
     def run(self) -> Run:
-        """Its folder."""
+        """The run in its folder, which need not exist yet."""
         return Run(Path(self.folder))
 
     @property
     def status(self) -> Status:
-        """What its folder says."""
+        """How far the run is, judged by the files in and beside its folder."""
         run = self.run
         if run.path(DONE).exists():
             return "finished"
@@ -73,22 +78,22 @@ class Job:
 
     @property
     def epochs_done(self) -> int:
-        """Finished epochs, those of an unfinished run included."""
+        """Number of epochs in the run's history, whether or not the run is finished."""
         try:
             return len(self.run.history)
         except AdagcError:
-            return 0  # damaged, as whoever continues the run will say
+            return 0  # damaged; an error will say so when the run is continued
 
     def config(self) -> RunConfig:
-        """The settings, checked."""
+        """The settings as a RunConfig, which checks them."""
         return RunConfig(**self.settings)
 
     def build(self) -> Method:
-        """The method, fresh."""
+        """A new instance of the method with its options."""
         return find(self.method)(**self.options)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The fields by name, ready for `json.dumps`; `Job(**values)` reads them back."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
@@ -100,36 +105,52 @@ def make_job(
     *,
     options: Mapping[str, Any] | None = None,
     label: str | None = None,
+    tuned_on: TunedOn | None = None,
 ) -> Job:
-    """The job of a method in a scenario, with the scenario's options for it or with others.
+    """The job of a method in a scenario.
 
-    The folder's name carries a digest of everything that shapes the run: a changed setting, option
-    or file (labels, embeddings, weights) is another folder. Where the data lies and what computes
-    it do not count.
+    The name of the folder contains a digest of everything that can change the result: with another
+    setting, option or content of a file (labels, embeddings, weights) the folder is another one.
+    The location of the data and the device are not part of the digest.
+
+    Args:
+        scenario: Data, labels, network and epochs.
+        title: Title of the method.
+        seed: Seed of the run.
+        out: Folder that holds the runs of all scenarios.
+        options: Options of the method; those of the scenario if None.
+        label: Row of the table that the run belongs to; the title if None.
+        tuned_on: Labels by which these options were chosen; as the scenario says if None.
     """
     method = outline(title)
-    told = scenario.told(method.title) if options is None else options
+    given = scenario.told(method.title) if options is None else options
     known = read(method)
     defaults = {name: option.default for name, option in known.items()}
-    full = typed(known, {**defaults, **told}, method.title, f"adagc methods {method.title}")
+    full = typed(known, {**defaults, **given}, method.title, f"adagc methods {method.title}")
     settings = scenario.config(seed).to_dict()
     digest = _digest(method.title, full, settings)
-    # Not of the label: two variants of a study that come to the same are one run.
+    # The label is not part of the name: two variants with the same options are one run.
     folder = out / scenario.name / slug(method.title) / f"seed{seed}-{digest}"
-    return Job(scenario.name, label or method.title, method.title, full, settings, str(folder))
+    told = told_by(method, full, tuned_on or scenario.tuned_on(method.title))
+    return Job(
+        scenario.name, label or method.title, method.title, full, settings, str(folder), told
+    )
 
 
 def plan(
     scenario: Scenario, methods: Iterable[str], out: Path, seeds: Iterable[int] | None = None
 ) -> list[Job]:
-    """All methods with all seeds, one seed after the other: a first table is there early."""
+    """The jobs of all methods with all seeds.
+
+    All methods with the first seed come first, so that a first table can be made early.
+    """
     titles = dict.fromkeys(methods)
     chosen = dict.fromkeys(scenario.seeds if seeds is None else seeds)
     return [make_job(scenario, title, seed, out) for seed in chosen for title in titles]
 
 
 def slug(title: str) -> str:
-    """A folder name for a title.
+    """A title as a folder name: small letters, digits, dots and hyphens.
 
     >>> slug("BoostLU + LL-Ct"), slug("GT w/ BCE"), slug("T + S'")
     ('boostlu-ll-ct', 'gt-w-bce', 't-s-raw')
@@ -138,6 +159,7 @@ def slug(title: str) -> str:
 
 
 def _digest(title: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Eight hexadecimal digits that differ if anything differs that can change the result."""
     counted = {key: value for key, value in settings.items() if key not in FREE}
     counted |= contents(settings)
     text = json.dumps([title, options, counted], sort_keys=True, default=str)

@@ -1,11 +1,13 @@
-"""What run folders say, method by method: the only thing that tables and figures are made of."""
+"""The results of many runs, read from their folders; all tables and figures are made from them."""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from adagc.bench.failures import failure_of, is_unsuited, reason
 from adagc.bench.jobs import Job, Status
 from adagc.errors import AdagcError
+from adagc.methods import outline
 from adagc.training.records import Choice, NewerFormatError, TestedNetwork
 from adagc.training.runs import Run
 from adagc.types import Scores
@@ -26,20 +29,27 @@ class Result:
     method: str
     seed: int
     run: Run
-    seconds: float  # of training, over all attempts
+    seconds: float  # time spent on training, all attempts together
     networks: Mapping[str, TestedNetwork]  # by name; empty without clean labels to test with
+    remark: str = ""  # what the method says a reader of the scores must know
+    caveat: str = ""  # in what way its test scores are not like those of other data
+    cpu_seconds: float | None = None  # CPU time of the training; None if it was not measured
 
     def scores(self, network: str, choice: Choice) -> Scores | None:
-        """Of a network of this run at this epoch, if it has one of that name."""
-        found = self.networks.get(network)
-        at = None if found is None else found.epochs.get(choice)
+        """Test scores of one of the run's networks; None if it has no such network or epoch."""
+        tested = self.networks.get(network)
+        at = None if tested is None else tested.epochs.get(choice)
         return None if at is None else at.scores
 
     def predictions(self, network: str, choice: Choice) -> NDArray[np.float32]:
-        """(N, C) probabilities for the test images."""
+        """(N, C) probabilities that one of the run's networks predicts for the test images."""
         from adagc.training.scoring import predictions_of
 
-        return predictions_of(self.run)[f"{network}-{choice}"]
+        saved = predictions_of(self.run)
+        name = f"{network}-{choice}"
+        if name not in saved:
+            raise AdagcError(f"predictions of {name} are not kept here, only {', '.join(saved)}")
+        return saved[name]
 
     def truth(self) -> NDArray[np.bool_]:
         """(N, C) clean labels of the test images."""
@@ -50,13 +60,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """All that a scenario's folders hold, finished or not."""
+    """The results of all runs of a scenario, those that failed or are missing included."""
 
     scenario: str
     jobs: tuple[Job, ...]
     finished: tuple[Result, ...]
     failed: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label -> reasons
-    unsuited: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label -> what it lacks
+    unsuited: Mapping[str, Sequence[str]] = field(default_factory=dict)  # label -> what is missing
     statuses: Mapping[str, Status] = field(default_factory=dict)  # folder -> status
 
     @cached_property
@@ -68,13 +78,46 @@ class Results:
         """The finished runs of a row, by seed."""
         return sorted((r for r in self.finished if r.label == label), key=lambda r: r.seed)
 
+    def remarks(self) -> list[str]:
+        """What methods say a reader of their scores must know: "GR, 2 of 3 runs: ..."."""
+        found = []
+        for label in self.labels:
+            runs = self.of(label)
+            for remark, count in Counter(run.remark for run in runs if run.remark).items():
+                found.append(f"{label}, {count} of {len(runs)} runs: {remark}.")
+        return found
+
     def method(self, label: str) -> str:
         """The title of the method behind a row."""
         return next(job.method for job in self.jobs if job.label == label)
 
-    def seconds(self, label: str) -> float | None:
-        """Mean training time of a row."""
-        times = [result.seconds for result in self.of(label)]
+    def told(self, label: str) -> tuple[str, ...]:
+        """The options through which the runs of a row are told how frequent labels are."""
+        return tuple(dict.fromkeys(n for job in self.jobs if job.label == label for n in job.told))
+
+    def given(self, label: str) -> frozenset[str]:
+        """What the runs of a row are given besides observed labels, such as truth or priors.
+
+        That is what the method needs, and priors if an option tells it how frequent labels are.
+        """
+        needs = outline(self.method(label)).needs
+        return needs | {"priors"} if self.told(label) else needs
+
+    @cached_property
+    def clock(self) -> Literal["CPU time", "time"]:
+        """What rows cost: CPU time, or time on the clock if it is not known of all runs.
+
+        CPU time is not measured on GPUs, nor in runs of older versions.
+        """
+        known = [result.cpu_seconds is not None for result in self.finished]
+        return "CPU time" if known and all(known) else "time"
+
+    def cost(self, label: str) -> float | None:
+        """Mean training time of a row's finished runs in seconds of `clock`; None without any."""
+        times = [
+            result.cpu_seconds or 0.0 if self.clock == "CPU time" else result.seconds
+            for result in self.of(label)
+        ]
         return statistics.mean(times) if times else None
 
     def count(self, label: str) -> int:
@@ -83,7 +126,7 @@ class Results:
 
 
 def collect(scenario: str, jobs: Iterable[Job]) -> Results:
-    """Read the folders of these jobs."""
+    """Read the folders of these jobs; a damaged folder counts as a failed run."""
     jobs = tuple(jobs)
     finished: list[Result] = []
     failed: dict[str, list[str]] = {}
@@ -100,8 +143,8 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
             except AdagcError as error:
                 statuses[job.folder] = "failed"
                 failed.setdefault(job.label, []).append(
-                    f"seed {job.seed}: {job.folder} is damaged ({reason(error)}): delete it to do"
-                    " the run again"
+                    f"seed {job.seed}: {job.folder} is damaged ({reason(error)}): delete it to"
+                    " train the run again"
                 )
         elif status == "failed" and is_unsuited(job):
             unsuited.setdefault(job.label, []).append(failure_of(job))
@@ -112,32 +155,40 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
 
 
 def _check_decided(jobs: Sequence[Job], finished: Sequence[Result]) -> None:
-    """What "auto" came to is not in a folder's name, and packages come and go between two calls."""
+    """Raise AdagcError if "auto" was resolved differently in two runs.
+
+    The name of a folder contains "auto", not what it was resolved to, and that can change when
+    packages are installed or removed between two calls.
+    """
     decided = ("backbone", "weights", "size")
-    free = [key for key in decided if all(job.settings.get(key) in ("auto", None) for job in jobs)]
+    auto = [key for key in decided if all(job.settings.get(key) in ("auto", None) for job in jobs)]
     for other in finished[1:]:
-        for key in free:
+        for key in auto:
             one, two = (result.run.settings[key] for result in (finished[0], other))
             if one != two:
                 raise AdagcError(
                     f"{finished[0].run.folder} was trained with {key} {one}, {other.run.folder}"
-                    f" with {two}: say which in scenario.yaml, or delete the runs to be done again"
+                    f" with {two}: set {key} in scenario.yaml, or delete the runs with the other"
+                    " value"
                 )
 
 
-def read(job: Job) -> Result:
-    """A finished job."""
-    run = Run.open(job.folder)
+def read(job: Job, run: Run | None = None) -> Result:
+    """Read the result of a finished job from its folder, or from its run if that is elsewhere."""
+    run = run or Run.open(job.folder)
     if not run.settings["epochs"]:
-        raise AdagcError("config.yaml does not say how many epochs")
-    tested = run.scores
+        raise AdagcError("config.yaml does not say the number of epochs")
+    tested, made = run.scores, run.made
     return Result(
         label=job.label,
         method=job.method,
         seed=job.seed,
         run=run,
-        seconds=run.made.training_seconds,
+        seconds=made.training_seconds,
         networks={} if tested is None else tested.networks,
+        remark=made.remark,
+        caveat="" if tested is None else tested.remark,
+        cpu_seconds=made.cpu_seconds,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import AdagcError, UsageError
+from adagc.progress import duration, tracked
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -17,30 +18,35 @@ if TYPE_CHECKING:
     from adagc.bench.jobs import Job
     from adagc.bench.results import Results
     from adagc.bench.scenarios import Scenario
+    from adagc.compare.outputs import Written
+    from adagc.training.views import View
 
 
+RUNS = "runs/bench"  # folder of runs, unless the command line names another
+_CHANGES = "changes to the scenarios"
+_WHERE, _CLUSTER = "where runs are trained", "with --engine slurm"
 _SLURM = (
-    ("partition", str, "partition to submit jobs to; the cluster's default by default."),
+    ("partition", str, "Partition to submit jobs to; the cluster's default by default."),
     (
         "minutes",
         int,
-        "time limit of a job in minutes, 240 by default; a job that reaches it is queued again.",
+        "Time limit of a job in minutes, 240 by default; a job that reaches it is queued again.",
     ),
-    ("cpus", int, "number of CPU cores of a job, 2 by default."),
-    ("gpus", int, "number of GPUs of a job, 0 by default."),
-    ("memory", str, "memory of a job, such as 16GB; the cluster's default by default."),
-    ("runs_per_job", int, "number of runs that one job does, 1 by default."),
-    ("parallel", int, "largest number of jobs that run at the same time, 64 by default."),
+    ("cpus", int, "Number of CPU cores of a job, 2 by default."),
+    ("gpus", int, "Number of GPUs of a job, 0 by default."),
+    ("memory", str, "Memory of a job, such as 16GB; the cluster's default by default."),
+    ("runs_per_job", int, "Number of runs that one job does, 1 by default."),
+    ("parallel", int, "Largest number of jobs that run at the same time, 64 by default."),
     (
         "requeues",
         int,
-        "how often a job that reached its time limit is queued again, 20 by default.",
+        "How often a job that reached its time limit is queued again, 20 by default.",
     ),
 )
 
 
 def bench(argv: list[str]) -> None:
-    """Compare methods on scenarios: train missing runs, write tables, recommend a method."""
+    """Compare methods: train missing runs, write tables, recommend one."""
     parser = make_parser("bench", bench, "adagc bench demo-random --methods AN WAN AdaGC")
     add_scenarios(parser)
     parser.option(
@@ -49,6 +55,16 @@ def bench(argv: list[str]) -> None:
         None,
         "Methods to compare, as listed by adagc methods; all by default.",
     )
+    add_judge(parser)
+    add_out(parser)
+    parser.option(
+        "pack",
+        str | None,
+        None,
+        "Folder to write the results to as small files, which adagc tables reads: settings,"
+        " histories, scores and rankings of all runs, without their weights.",
+    )
+    add_changes(parser)
     _add_running(parser)
     options = parser.parse(argv)
     quiet_start()
@@ -70,23 +86,70 @@ def bench(argv: list[str]) -> None:
     if not _run(options, [job for _, group, _ in planned for job in group]):
         return
     tables = [
-        write_tables(scenario, group, Path(options.out), published)
-        for scenario, group, published in planned
+        write_tables(
+            scenario, group, Path(options.out), published, judge=judged_view(options, [scenario])
+        )
+        for scenario, group, published in tracked(planned, "comparing methods")
     ]
+    if options.pack is not None:
+        from adagc.bench.packs import pack
+
+        for written in tables:
+            scenario, place = written.scenario, Path(options.pack) / written.scenario.name
+            pack(scenario, written.results, place, [judged_view(options, [scenario])])
     if options.json:
         print_json({written.scenario.name: written.to_dict() for written in tables})
     else:
         from adagc import console
 
         for written in tables:
-            console.stdout.print(written.terminal(console.stdout.width))
-            console.stdout.print(written.sentence, soft_wrap=True)
+            _show(written)
             console.stdout.print(f"Tables: {written.folder}/table.md .csv .tex .json")
     _complain([written.results for written in tables], asked=options.methods is not None)
 
 
+def tables(argv: list[str]) -> None:
+    """Print the tables and the recommendation of published results."""
+    parser = make_parser("tables", tables, "adagc tables docs/results/data/aid-features")
+    parser.positional("packs", list[str], "Folders that adagc bench --pack wrote.")
+    add_judge(parser)
+    parser.option(
+        "out", str | None, None, "Folder to write the tables to, in a folder for each scenario."
+    )
+    add_json(parser)
+    options = parser.parse(argv)
+    quiet_start()
+    from adagc.bench.packs import unpack
+    from adagc.compare.outputs import make_tables, write
+    from adagc.paper import values
+
+    made = []
+    for folder in tracked(options.packs, "reading results"):
+        scenario, results = unpack(Path(folder))
+        published = None if scenario.paper is None else values.values(scenario.paper)
+        place = Path(options.out or folder) / scenario.name
+        judge = judged_view(options, [scenario])
+        made.append(make_tables(scenario, results, place, published, judge=judge))
+    if options.out is not None:
+        for written in made:
+            write(written, [written.sentence])
+    if options.json:
+        print_json({written.scenario.name: written.to_dict() for written in made})
+    else:
+        for written in made:
+            _show(written)
+
+
+def _show(written: Written) -> None:
+    """Print the first table and the recommendation."""
+    from adagc import console
+
+    console.stdout.print(written.terminal(console.stdout.width))
+    console.stdout.print(written.sentence, soft_wrap=True)
+
+
 def ablate(argv: list[str]) -> None:
-    """Change one part of AdaGC at a time (trigger, pseudo-labels, Mixup, ...) and compare."""
+    """Change one part of AdaGC at a time and compare the results."""
     parser = make_parser("ablate", ablate, "adagc ablate demo-random --studies trigger mixup")
     add_scenarios(parser)
     parser.option(
@@ -94,8 +157,10 @@ def ablate(argv: list[str]) -> None:
         list[str] | None,
         None,
         "Parts of AdaGC to change, one after the other: trigger, pseudo-labels, mixup (as in the"
-        " paper), weight, patience, memory_momentum, balance; all by default.",
+        " paper), weight, patience, memory-momentum, balance; all by default.",
     )
+    add_out(parser)
+    add_changes(parser)
     _add_running(parser)
     options = parser.parse(argv)
     quiet_start()
@@ -139,21 +204,29 @@ def ablate(argv: list[str]) -> None:
 
 
 def add_scenarios(parser: Parser) -> None:
-    """Add the options that choose scenarios and change their settings; see `chosen_scenarios`."""
+    """Add the argument that names scenarios; see `chosen_scenarios`."""
     parser.positional(
         "scenarios",
         list[str],
         "Names of shipped scenarios (demo-random, aid-random, ...) or folders of your own.",
     )
-    add_out(parser)
+
+
+def add_changes(parser: Parser) -> None:
+    """Add the options that change what scenarios say; see `chosen_scenarios`."""
     parser.option(
-        "seeds", list[int] | None, None, "Seeds to run, instead of those that the scenario names."
+        "seeds",
+        list[int] | None,
+        None,
+        "Seeds to run, instead of those that the scenario names.",
+        group=_CHANGES,
     )
     parser.option(
         "epochs",
         int | None,
         None,
         "How often training goes over all training images, instead of what the scenario says.",
+        group=_CHANGES,
     )
     parser.option(
         "scenes",
@@ -161,18 +234,42 @@ def add_scenarios(parser: Parser) -> None:
         None,
         "Number of training scenes to make up, instead of what the scenario says; for synthetic"
         " data only.",
+        group=_CHANGES,
     )
     parser.option(
         "tuned",
         str | None,
         None,
         "Folder of method options that adagc tune wrote; they replace those of the scenario.",
+        group=_CHANGES,
     )
 
 
 def add_out(parser: Parser) -> None:
     """Add the option --out, the folder with the runs of all scenarios."""
-    parser.option("out", str, "runs/bench", "Folder that holds the runs of all scenarios.")
+    parser.option("out", str, RUNS, "Folder of runs to write; runs of all scenarios may share one.")
+
+
+def add_judge(parser: Parser) -> None:
+    """Add the option --judge, the view in which methods are compared; see `judged_view`."""
+    from adagc.training.views import ViewName
+
+    parser.option(
+        "judge",
+        ViewName | None,
+        None,
+        "What is compared, of every method alike: the averaged or the trained network, after the"
+        " last epoch or the best by noisy validation. By default averaged-last (network-last if"
+        " the scenario says average: null). Files of tables hold all four.",
+    )
+
+
+def judged_view(options: Namespace, scenarios: Sequence[Scenario]) -> View:
+    """The view that --judge names, or the default of these scenarios."""
+    from adagc.training.views import chosen
+
+    averages = all(scenario.settings.get("average") is not None for scenario in scenarios)
+    return chosen(options.judge, averages=averages)
 
 
 def _add_running(parser: Parser) -> None:
@@ -182,27 +279,35 @@ def _add_running(parser: Parser) -> None:
         Literal["local", "slurm"],
         "local",
         "Where runs are computed: on this machine, or as jobs of a Slurm cluster.",
+        group=_WHERE,
     )
     parser.option(
         "workers",
         int | None,
         None,
         "Number of runs that this machine trains at the same time; by default one per GPU, or one"
-        " per core where there is no GPU.",
+        " per core where there is no GPU. All of them together use at most OMP_NUM_THREADS threads,"
+        " if that is set.",
+        group=_WHERE,
+    )
+    parser.flag(
+        "dry_run",
+        "Print which runs are missing and how long they will take, and train nothing.",
+        group=_WHERE,
     )
     for name, kind, text in _SLURM:
-        parser.option(name, kind | None, None, f"Slurm: {text}")
+        parser.option(name, kind | None, None, text, group=_CLUSTER)
     parser.flag(
-        "together", "Slurm: run the runs that share a job side by side, not one after the other."
+        "together",
+        "Do the runs that share a job side by side, not one after the other.",
+        group=_CLUSTER,
     )
     parser.option(
         "sbatch",
         list[str] | None,
         None,
-        "Slurm: further options that are passed to sbatch, such as qos=long account=geo.",
-    )
-    parser.flag(
-        "dry_run", "Print which runs are missing and how long they will take, and train nothing."
+        "Further options that are passed to sbatch, such as qos=long account=geo.",
+        group=_CLUSTER,
     )
     add_json(parser)
 
@@ -235,7 +340,6 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
     from adagc import console
     from adagc.bench.estimate import seconds_left
     from adagc.bench.results import collect
-    from adagc.compare.render import duration
 
     engine = _engine(options)
     missing = [job for job in jobs if job.status != "finished"]
@@ -271,10 +375,21 @@ def _run(options: Namespace, jobs: list[Job]) -> bool:
             console.stdout.print(summary, soft_wrap=True)
         return False
     console.stderr.print(summary, soft_wrap=True)
+    check_backbones(job.settings["backbone"] for job in missing)
     if missing:
         with console.bench_bar(missing) as bar:
             engine.run(missing, bar)
     return True
+
+
+def check_backbones(names: Iterable[str]) -> None:
+    """Raise UsageError now if there is no such backbone, instead of letting every run fail."""
+    from adagc.models.backbones import check_backbone
+    from adagc.training.config import RunConfig
+
+    for name in dict.fromkeys(names):
+        if name != RunConfig.backbone:  # auto
+            check_backbone(name)
 
 
 def _without_truth(job: Job) -> bool:

@@ -8,19 +8,21 @@ from typing import Any, Literal
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import UsageError, flag
 from adagc.options import REQUIRED, read
+from adagc.suggest import require_path
 
 
 def inspect(argv: list[str]) -> None:
-    """Look at images and labels before training: sizes, ranges, duplicates, counts, warnings."""
+    """Check images and labels before training: sizes, values, counts."""
     from adagc.training.settings import DataSettings
 
     parser = make_parser("inspect", inspect, "adagc inspect photos/ --labels labels.csv")
-    parser.positional("root", str, "Folder of images, or an array file.")
+    parser.positional("root", str, "Folder of images, or an array file.", old="--root")
     parser.option("labels", str | None, None, "Label file with observed labels to check as well.")
     parser.option(
         "truth", str | None, None, "Label file with all labels of some images to check as well."
     )
-    parser.add(read(DataSettings)["bands"])
+    for name in ("bands", "nodata"):
+        parser.add(read(DataSettings)[name])
     parser.option(
         "size", int | None, None, "Height and width in pixels that training will scale images to."
     )
@@ -33,6 +35,9 @@ def inspect(argv: list[str]) -> None:
     )
     add_json(parser)
     options = parser.parse(argv)
+    require_path("ROOT", options.root)
+    for name in ("labels", "truth"):
+        require_path(name, getattr(options, name))
     from adagc.datasets.inspect.look import inspect as look
     from adagc.datasets.inspect.look import render
 
@@ -42,6 +47,7 @@ def inspect(argv: list[str]) -> None:
         labels=options.labels,
         truth=options.truth,
         bands=options.bands,
+        nodata=options.nodata,
         size=options.size,
         **_pretrained_statistics(options.pretrained),
     )
@@ -54,13 +60,13 @@ def inspect(argv: list[str]) -> None:
 
 
 def simulate(argv: list[str]) -> None:
-    """Keep one label of each image of a file of clean labels, and show how many are dropped."""
+    """Keep one label of each image of a file of clean labels."""
     parser = make_parser(
         "simulate",
         simulate,
-        "adagc simulate --truth multilabel.csv --scheme random --seed 0 --out labels.csv",
+        "adagc simulate multilabel.csv --scheme random --seed 0 --out labels.csv",
     )
-    parser.option("truth", str, REQUIRED, "Label file with all labels of the images.")
+    parser.positional("truth", str, "Label file with all labels of the images.", old="--truth")
     parser.option(
         "scheme",
         Literal["random", "dominant"],
@@ -73,7 +79,7 @@ def simulate(argv: list[str]) -> None:
         str | None,
         None,
         "For the scheme dominant: CSV with one column of areas per class, or an .npy file of class"
-        " maps (N, H, W) in the order of the rows of --truth.",
+        " maps (N, H, W) in the order of the rows of TRUTH.",
     )
     parser.option(
         "ignore", list[int], [], "Values of the class maps that mean no class, such as clouds."
@@ -86,8 +92,11 @@ def simulate(argv: list[str]) -> None:
         " area.",
     )
     parser.option("out", str, REQUIRED, "Label file to write.")
+    parser.flag("force", "Replace the file of --out if it exists.")
     add_json(parser)
     options = parser.parse(argv)
+    for name in ("truth", "areas"):
+        require_path(name, getattr(options, name))
     from adagc.labels.command import simulate_file
 
     quiet_start()
@@ -98,6 +107,7 @@ def simulate(argv: list[str]) -> None:
         seed=options.seed,
         areas=None if options.areas is None else Path(options.areas),
         ignore=options.ignore,
+        force=options.force,
     )
     if options.json:
         print_json({"out": options.out, "hash": table.hash, **rates.to_dict()})
@@ -109,15 +119,17 @@ def simulate(argv: list[str]) -> None:
 
 
 def text(argv: list[str]) -> None:
-    """Turn class names into embeddings, for methods that compare names of classes (LCR)."""
-    parser = make_parser("text", text, "adagc text --classes 'river, lake, sea' --out names.csv")
-    parser.option(
+    """Turn class names into embeddings, which the method LCR needs."""
+    parser = make_parser("text", text, "adagc text 'river, lake, sea' --out names.csv")
+    parser.positional(
         "classes",
         str,
-        REQUIRED,
         "Class names with commas between them, a file with one name per line, or a label file.",
+        old="--classes",
     )
-    parser.option("out", str, REQUIRED, "File to write, which ends with .csv or .safetensors.")
+    parser.option(
+        "out", str, REQUIRED, "File of embeddings to write; it ends with .csv or .safetensors."
+    )
     parser.option(
         "encoder",
         str,
@@ -140,7 +152,7 @@ def text(argv: list[str]) -> None:
 
 
 def datasets(argv: list[str]) -> None:
-    """List the kinds of data that adagc reads, and the options of each."""
+    """List the kinds of data that can be read, and their options."""
     parser = make_parser("datasets", datasets, "adagc datasets")
     add_json(parser)
     options = parser.parse(argv)

@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
+from adagc.progress import meter
+
+if TYPE_CHECKING:
+    from adagc.arguments import Parser
 
 
 def demo(argv: list[str]) -> None:
-    """Train AN and AdaGC on synthetic scenes with one label each, and compare them."""
+    """Compare AdaGC with two other methods on synthetic scenes."""
     parser = make_parser("demo", demo, "adagc demo --out runs/demo")
-    parser.option("out", str, "runs/demo", "Folder that the runs and the report are written to.")
+    parser.option("out", str, "runs/demo", "Folder of runs to write, with a report.")
     parser.option("seed", int, 0, "Seed of the scenes, their labels and the initial weights.")
     add_json(parser)
     options = parser.parse(argv)
     from adagc.demo import run_demo
 
     quiet_start()
-    # Three runs on the same scenes would print the same messages three times.
-    logging.getLogger("adagc.training").setLevel(logging.WARNING)
     from adagc import console
 
-    result = run_demo(Path(options.out), seed=options.seed)
+    # Three runs on the same scenes would print the same messages three times.
+    chatty = logging.getLogger("adagc.training")
+    before = chatty.level
+    chatty.setLevel(logging.WARNING)
+    try:
+        result = run_demo(Path(options.out), seed=options.seed)
+    finally:
+        chatty.setLevel(before)
     if options.json:
         print_json(result)
         return
-    rows = [(name, scores) for name, scores in result["scores"].items()]
-    console.stdout.print(console.score_table(rows, "Test scores, clean labels"))
+    from adagc.training.views import DEFAULT
+
+    rows = [(name, scores) for name, scores in result["scores"][DEFAULT.name].items()]
+    title = f"Test scores, clean labels, {DEFAULT.networks}"
+    console.stdout.print(console.score_table(rows, title))
     console.stdout.print(result["sentence"])
     console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")
 
 
 def train(argv: list[str]) -> None:
-    """Train one method on one data set and leave a run folder with scores and a report."""
+    """Train one method; write a run folder with scores and a report."""
     from adagc.training.command import parse_train
 
     options = parse_train(argv)
@@ -63,7 +75,8 @@ def train(argv: list[str]) -> None:
     if options.report:
         from adagc.report import write_report
 
-        write_report(run, collection=collection)
+        with meter("writing the report"):
+            write_report(run, collection=collection)
     tested = run.scores
     if options.json:
         noisy = run.history[-1].noisy
@@ -76,33 +89,39 @@ def train(argv: list[str]) -> None:
         )
         return
     if tested is not None:
-        rows = console.rows_of(tested)
-        console.stdout.print(console.score_table(rows, f"{method.title}: test, clean labels"))
+        rows, title = console.rows_of(tested), f"{method.title}: test, clean labels"
+        console.stdout.print(console.score_table(rows, title, tested.remark))
     else:
         console.stdout.print("No clean test labels: noisy validation scores are in the report.")
-    console.stdout.print(f"Run folder: {run.folder}")
+    console.stdout.print(f"Run folder: {run.folder}", soft_wrap=True)
+    if options.report:
+        console.stdout.print(f"Report: {run.path('report.html')}", soft_wrap=True)
 
 
 def evaluate(argv: list[str]) -> None:
     """Score the networks of a run on clean labels."""
     parser = make_parser("evaluate", evaluate, "adagc evaluate runs/aid --json")
     parser.positional("run", str, "Folder of the run.")
-    parser.option("split", str, "test", "Part of the images to score: train, val or test.")
-    parser.option(
-        "root", str | None, None, "Folder of the data, if it has moved since the run was trained."
-    )
+    parser.option("split", Literal["train", "val", "test"], "test", "Part of the images to score.")
+    _add_root(parser)
     parser.option(
         "truth",
         str | None,
         None,
-        "Label file with all labels of the images, instead of the one the run was trained with.",
+        "Label file with all labels of the images, if the run was trained without one or if it has"
+        " moved.",
     )
     parser.option(
         "absent",
         Literal["error", "skip"] | None,
         None,
-        "What to do with classes that no image of the split contains: error stops, skip leaves them"
-        " out of the mean average precision. By default what the run was trained with.",
+        "What to do with classes that no image of the split contains: skip leaves them out of the"
+        " mean average precision, error stops. By default what the run was trained with.",
+    )
+    parser.flag(
+        "other_data",
+        "Score other images or labels than those of the run, in the split that they have when they"
+        " are opened. The result goes to scores-other.json.",
     )
     add_json(parser)
     options = parser.parse(argv)
@@ -116,23 +135,30 @@ def evaluate(argv: list[str]) -> None:
         absent=options.absent,
         root=options.root,
         truth=options.truth,
+        other_data=options.other_data,
     )
     if options.json:
         print_json(scores.to_dict())
         return
     from adagc import console
 
-    title = f"{scores.method}: {options.split}, clean labels"
-    console.stdout.print(console.score_table(console.rows_of(scores), title))
+    other = " of other data than the run's" if scores.other_data else ""
+    title = f"{scores.method}: {options.split}, clean labels{other}"
+    console.stdout.print(console.score_table(console.rows_of(scores), title, scores.remark))
 
 
 def report(argv: list[str]) -> None:
-    """Write report.html of a run again, if wanted with other runs to compare with."""
+    """Write the report of a run again, with other runs to compare with."""
     parser = make_parser("report", report, "adagc report runs/aid --against runs/an")
     parser.positional("run", str, "Folder of the run.")
     parser.option("against", list[str], [], "Folders of other runs to compare it with.")
     parser.option(
-        "out", str | None, None, "File to write; report.html in the folder of the run by default."
+        "out", str | None, None, "File to write; by default report.html in the folder of the run."
+    )
+    _add_root(parser)
+    parser.flag(
+        "other_data",
+        "Show pictures even if the images or labels are not those of the run; the report says so.",
     )
     add_json(parser)
     options = parser.parse(argv)
@@ -140,21 +166,31 @@ def report(argv: list[str]) -> None:
     from adagc.training.runs import Run
 
     quiet_start()
-    path = write_report(
-        Run.open(options.run),
-        against=[Run.open(folder) for folder in options.against],
-        out=None if options.out is None else Path(options.out),
-    )
+    with meter("writing the report"):
+        path = write_report(
+            Run.open(options.run),
+            against=[Run.open(folder) for folder in options.against],
+            out=None if options.out is None else Path(options.out),
+            root=options.root,
+            other_data=options.other_data,
+        )
     if options.json:
         print_json({"report": str(path)})
     else:
         print(path)
 
 
+def _add_root(parser: Parser) -> None:
+    parser.option(
+        "root", str | None, None, "Folder of the data, if it has moved since the run was trained."
+    )
+
+
 def methods(argv: list[str]) -> None:
     """List the methods, or explain one with its options."""
     parser = make_parser("methods", methods, "adagc methods AdaGC")
     parser.positional("name", str | None, "Method to explain; without it all are listed.", None)
+    parser.flag("long", "List with each method what it needs, what it keeps and what it costs.")
     add_json(parser)
     options = parser.parse(argv)
     from adagc import console
@@ -163,4 +199,4 @@ def methods(argv: list[str]) -> None:
     if options.json:
         print_json(catalogue.describe(options.name))
     else:
-        console.stdout.print(catalogue.render(options.name))
+        console.stdout.print(catalogue.render(options.name, long=options.long))

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from adagc.commands.bench import add_out, add_scenarios, chosen_scenarios
+from adagc.commands.bench import (
+    RUNS,
+    add_changes,
+    add_judge,
+    add_out,
+    add_scenarios,
+    check_backbones,
+    chosen_scenarios,
+    judged_view,
+)
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import AdagcError
+from adagc.progress import meter
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from adagc.tuning.study import Correlation, Study
 
+log = logging.getLogger(__name__)
+
 
 def figures(argv: list[str]) -> None:
-    """Draw the paper's figures, and more, from the finished runs of bench and ablate."""
-    parser = make_parser("figures", figures, "adagc figures demo-random demo-dominant --to figures")
+    """Draw the paper's figures, and more, from finished runs."""
+    parser = make_parser(
+        "figures", figures, "adagc figures demo-random demo-dominant --out figures"
+    )
     add_scenarios(parser)
-    parser.option("to", str, "figures", "Folder that PDF and PNG files are written to.")
+    parser.option(
+        "runs", str | None, None, f"Folder of runs to read, as bench wrote it. (default: {RUNS})"
+    )
+    parser.option(
+        "out", str | None, None, "Folder of PDF and PNG files to write. (default: figures)"
+    )
+    parser.hidden("to", str)  # in earlier versions: the folder to write, and --out the one to read
     parser.option(
         "only",
         list[str] | None,
@@ -29,6 +50,8 @@ def figures(argv: list[str]) -> None:
         "Figures to draw: labels, trends, smoothness, triggers, pseudo-labels, gap, classes, ranks,"
         " cost; all by default.",
     )
+    add_judge(parser)
+    add_changes(parser)
     add_json(parser)
     options = parser.parse(argv)
     quiet_start()
@@ -39,23 +62,30 @@ def figures(argv: list[str]) -> None:
     from adagc.paper.figures import check_names, draw_all
 
     check_names(options.only or ())
-    out, collected = Path(options.out), []
-    for scenario in chosen_scenarios(options):
-        collected.append(collect(scenario.name, jobs.plan(scenario, titles(), out, options.seeds)))
+    scenarios = chosen_scenarios(options)
+    runs, out = _places(options, [scenario.name for scenario in scenarios])
+    collected = []
+    for scenario in scenarios:
+        collected.append(collect(scenario.name, jobs.plan(scenario, titles(), runs, options.seeds)))
         names = ablations.studies(scenario.config(scenario.seeds[0]).epochs)
-        groups = ablations.plan(scenario, names, out, options.seeds).values()
+        groups = ablations.plan(scenario, names, runs, options.seeds).values()
         collected.extend(collect(scenario.name, group) for group in groups)
     if not any(results.finished for results in collected):
         differing = any(
-            next(out.glob(f"{results.scenario}/*/*/bench.json"), None) for results in collected
+            next(runs.glob(f"{results.scenario}/*/*/bench.json"), None) for results in collected
         )
         raise AdagcError(
-            f"{out} holds runs of these scenarios with other settings: repeat --epochs, --scenes,"
+            f"{runs} holds runs of these scenarios with other settings: repeat --epochs, --scenes,"
             " --seeds or --tuned of the bench"
             if differing
-            else f"{out} holds no finished run of these scenarios: run  adagc bench  first"
+            else f"{runs} holds no finished run of these scenarios: run  adagc bench  first"
         )
-    drawn = draw_all(collected, Path(options.to), set(options.only) if options.only else None)
+    drawn = draw_all(
+        collected,
+        out,
+        set(options.only) if options.only else None,
+        view=judged_view(options, scenarios),
+    )
     if options.json:
         print_json(drawn)
     else:
@@ -69,19 +99,39 @@ def figures(argv: list[str]) -> None:
         raise AdagcError(f"{undrawn[0]} was not drawn: {drawn[undrawn[0]]}")
 
 
+def _places(options: Namespace, scenarios: Sequence[str]) -> tuple[Path, Path]:
+    """The folder of runs to read and the folder to write, also as earlier versions spelt them.
+
+    They called the folder to read --out and the folder to write --to.
+    """
+    runs, out = options.runs, options.out
+    if options.to is not None:
+        runs, out = runs or out, options.to
+    elif (
+        runs is None and out is not None and any((Path(out) / name).is_dir() for name in scenarios)
+    ):
+        log.warning(f"{out} holds the runs to draw and is only read: call it --runs, not --out")
+        runs, out = out, None
+    return Path(runs or RUNS), Path(out or "figures")
+
+
 def theory(argv: list[str]) -> None:
-    """Check the paper's propositions on a run: predicted against observed noisy mAP."""
+    """Compare the noisy mAP that the paper predicts with that of a run."""
     parser = make_parser("theory", theory, "adagc theory runs/demo/adagc")
     parser.positional("run", str, "Folder of the run.")
     parser.option(
         "network",
         str | None,
         None,
-        "Which network of the run to check: teacher, network (the deployed one) or averaged; by"
+        "Which network of the run to check: teacher, averaged or network (the deployed one); by"
         " default the first of these that the run has.",
     )
     parser.option(
-        "to", str | None, None, "Folder that the figure is written to; that of the run by default."
+        "out",
+        str | None,
+        None,
+        "Folder to write the figure to; by default that of the run.",
+        old="--to",
     )
     add_json(parser)
     options = parser.parse(argv)
@@ -91,8 +141,9 @@ def theory(argv: list[str]) -> None:
     from adagc.paper.theory.measure import measure
     from adagc.paper.theory.words import sentence, table
 
-    measured = measure(Path(options.run), options.network)
-    files = canvas.save(draw(measured), Path(options.to or options.run) / "theory")
+    with meter("checking the propositions"):
+        measured = measure(Path(options.run), options.network)
+    files = canvas.save(draw(measured), Path(options.out or options.run) / "theory")
     if options.json:
         paths = [str(path) for path in files]
         print_json({**measured.to_dict(), "found": sentence(measured), "figure": paths})
@@ -105,7 +156,9 @@ def theory(argv: list[str]) -> None:
 
 
 def tune(argv: list[str]) -> None:
-    """Choose options of methods by noisy validation labels, on a share of the data."""
+    """Choose options of methods by noisy validation labels."""
+    from adagc.metrics.noisy import DEFAULT, CriterionName
+
     parser = make_parser("tune", tune, "adagc tune demo-random --methods LL-R AdaGC --workers 2")
     parser.positional("scenario", str, "Name of a shipped scenario, or a folder of your own.")
     parser.option(
@@ -117,11 +170,12 @@ def tune(argv: list[str]) -> None:
     )
     add_out(parser)
     parser.option(
-        "to",
+        "tuned",
         str | None,
         None,
-        "Folder that the chosen options are written to, one YAML file per method;"
-        " OUT/SCENARIO/tuned by default.",
+        "Folder of chosen options to write, one YAML file per method, for  adagc bench --tuned;"
+        " by default OUT/SCENARIO/tuned.",
+        old="--to",
     )
     parser.option(
         "search",
@@ -143,7 +197,14 @@ def tune(argv: list[str]) -> None:
         0.5,
         "Share of the training images that a trial uses, above 0 and at most 1.",
     )
-    parser.option("epochs", int, 10, "Number of passes of a trial over its training images.")
+    parser.option(
+        "epochs",
+        int | None,
+        None,
+        "Number of passes of a trial over its training images. By default what the method needs to"
+        " show the effect of its options: the paper's 10, or all of the scenario's for a method"
+        " whose second stage depends on them.",
+    )
     parser.option(
         "seeds",
         list[int] | None,
@@ -155,6 +216,13 @@ def tune(argv: list[str]) -> None:
         Literal["last", "best"],
         "last",
         "Epoch by whose noisy validation score a trial is judged: its last, or its best.",
+    )
+    parser.option(
+        "select",
+        CriterionName,
+        DEFAULT,
+        "Score on noisy validation labels by which trials are compared, and best epochs are chosen;"
+        " adagc train --help explains them.",
     )
     parser.option("workers", int, 1, "Number of processes on this machine that share the trials.")
     add_json(parser)
@@ -168,6 +236,7 @@ def tune(argv: list[str]) -> None:
         titles = [title for title, method in outlines().items() if method.grid]
     else:
         titles = [outline(name).title for name in options.methods]
+    check_backbones([scenario.defaults["backbone"]])
     from adagc import console
     from adagc.tuning.study import pooled_correlation
     from adagc.tuning.tune import tune_all
@@ -184,8 +253,9 @@ def tune(argv: list[str]) -> None:
         epochs=options.epochs,
         seeds=options.seeds,
         by=options.by,
+        select=options.select,
     )
-    folder = Path(options.to) if options.to else Path(options.out) / scenario.name / "tuned"
+    folder = Path(options.tuned) if options.tuned else Path(options.out) / scenario.name / "tuned"
     written = [study.write(folder) for study in studies if study.best is not None]
     if not written:
         raise AdagcError(
@@ -215,8 +285,9 @@ def _show(options: Namespace, studies: Sequence[Study], pooled: Correlation, fol
         console.stdout.print(study.sentence(), soft_wrap=True)
     if len(studies) > 1 and pooled.test is not None:
         console.stdout.print(
-            f"Over all {pooled.trials} trials of {len(studies)} methods noisy validation and clean"
-            f" test mAP correlate with {pooled.test:.2f} (Spearman; no option is chosen by this).",
+            f"Over all {pooled.trials} trials of {len(studies)} methods"
+            f" {studies[0].criterion.title} and clean test mAP correlate with {pooled.test:.2f}"
+            " (Spearman; no option is chosen by this).",
             soft_wrap=True,
         )
     console.stdout.print(f"Options: {folder}  (adagc bench {options.scenario} --tuned {folder})")

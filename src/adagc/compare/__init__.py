@@ -1,1 +1,1 @@
-"""From finished runs to tables and a recommendation."""
+"""Make tables and a recommendation from finished runs."""

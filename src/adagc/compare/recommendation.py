@@ -1,225 +1,203 @@
-"""Which method to use on this data, by how much it leads, and what would do at a lower price."""
+"""Recommend a method: which one leads on this data, by how much, and which one is cheaper."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from adagc.bench.results import Choice, Result, Results
-from adagc.compare.bootstrap import Difference, Resampled, resample
-from adagc.compare.tables import called, network_of
+from adagc.bench.results import Result, Results
+from adagc.compare import words
+from adagc.compare.bootstrap import resample
+from adagc.compare.comparison import Comparison
+from adagc.compare.intervals import Difference
 from adagc.errors import AdagcError
 from adagc.methods import outline
-from adagc.types import NetworkRole
+from adagc.training.views import DEFAULT, View
 
-NEAR = 0.01  # of mean average precision: as good as the leader for most purposes
-_CHEAPER = 0.95  # of the leader's cost; times that are closer are not worth a word
+_CHEAPER = 0.95  # a method is clearly cheaper if it takes less than this share of the time
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The numbers behind the sentence; mean average precision as a fraction.
+    """The result of a comparison: numbers, and the sentence made from them.
 
-    Candidates are the rows whose method needs neither clean labels nor label frequencies.
+    Mean average precision is given as a fraction. Candidates are the rows whose runs were given
+    neither clean labels nor label frequencies.
     """
 
-    planned: int  # runs
-    failed: int
-    unfinished: int
-    missing: str = ""  # why there is nothing to decide; nothing below is set then
-    leader: str = ""
+    view: View  # which network of every run was compared, after which epoch
+    planned: int  # number of runs
+    failed: int  # number of runs
+    unfinished: int  # number of runs
+    missing: str = ""  # why nothing can be compared; the fields below are not set then
+    leader: str = ""  # the candidate that is ahead
     score: float = 0.0  # mean over the leader's runs
+    highest: bool = True  # whether no candidate has a higher mean over its own runs
     runner_up: str = ""
-    lead: Difference | None = None  # over the runner-up
+    lead: Difference | None = None  # leader minus runner-up
     level: tuple[str, ...] = ()  # candidates that cannot be told apart from the leader
-    cheapest: str = ""  # of those near or level; the leader itself if nothing is clearly cheaper
-    gap: Difference | None = None  # from the leader to the cheapest
-    cost: float = 1.0  # of the cheapest, as a share of the leader's training time
-    fastest: bool = True  # whether no candidate at all is clearly cheaper than the leader
-    informed: str = ""  # a method with more information that scores higher than all candidates
-    advantage: Difference | None = None  # of that over the leader
+    compared: int = 0  # number of candidates, with the leader
+    # The clearly cheaper candidate with the lowest cost among those that are within words.NEAR of
+    # the leader or cannot be told apart from it; the leader itself if there is none.
+    cheapest: str = ""
+    gap: Difference | None = None  # leader minus cheapest
+    cost: float = 1.0  # cost of the cheapest, as a share of the leader's
+    clock: str = "time"  # what the cost is: "CPU time", or "time" on the clock where not known
+    fastest: bool = True  # whether no candidate is clearly cheaper than the leader
+    informed: str = ""  # a method that is told label frequencies and scores above the leader
+    advantage: Difference | None = None  # informed minus leader
+    without: tuple[str, ...] = ()  # finished rows that have no such network
+    apart: tuple[str, ...] = ()  # candidates that share no seed with the others
+    # By row, then by baseline: what the leader and the proposed method gain over the baselines.
+    gains: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
+
+    @property
+    def recommended(self) -> str:
+        """The method to use; empty if the runs do not show that one is the best."""
+        clear = self.lead is not None and self.lead.covers_seeds and self.lead.low > 0
+        return self.leader if clear else ""
 
     @property
     def sentence(self) -> str:
-        """For people: at most three sentences."""
-        if self.missing:
-            return f"There is no verdict yet: {self.missing}{self._warning('; ')}."
-        said = [self._first(), self._second()]
-        if self.advantage is not None:
-            said.append(self._third(self.advantage) + self._warning("; "))
-        elif self._warning():
-            said.append(self._warning())
-        return " ".join(f"{one}." for one in said)
+        """The recommendation in words, a few sentences."""
+        return words.sentence(self)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The gains in words, one line per row."""
+        return tuple(words.gains(label, own, self.view) for label, own in self.gains.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, the sentence included."""
-        return {**asdict(self), "sentence": self.sentence}
-
-    def _first(self) -> str:
-        assert self.lead is not None
-        basis = f"95 % interval over {self.lead.seeds} seeds and {self.lead.images} test images"
-        if self.lead.seeds == 1:
-            basis = f"one seed: the 95 % interval covers the {self.lead.images} test images only"
-        if self.lead.low > 0:
-            return (
-                f"Use {self.leader}: it leads by {_points(self.lead)} mAP over {self.runner_up}"
-                f" ({basis})"
-            )
-        others = [label for label in self.level if label != self.runner_up]
-        return (
-            f"{self.leader} has the highest mAP, {self.score * 100:.1f}, but cannot be told apart"
-            f" from {self.runner_up} on this data (difference {_points(self.lead)} mAP; {basis})"
-            + (f", nor from {_listed(others)}" if others else "")
-        )
-
-    def _second(self) -> str:
-        share = f"at {self.cost * 100:.0f} % of the cost"
-        if self.cheapest == self.leader:
-            if self.fastest:
-                return "No other method is clearly cheaper to train"
-            return f"No clearly cheaper method comes within {NEAR * 100:.1f} mAP of it"
-        if self.gap is not None and self.gap.mean <= NEAR:
-            return f"{self.cheapest} is within {NEAR * 100:.1f} of {self.leader} {share}"
-        return (
-            f"The cheapest that cannot be told apart from {self.leader} is {self.cheapest}, {share}"
-        )
-
-    def _third(self, advantage: Difference) -> str:
-        by = _points(advantage)
-        more = f"scores {by} more" if advantage.is_clear else f"is not clearly better ({by} mAP)"
-        return (
-            f"{self.informed}, which must be told the true label frequencies or the mean number of"
-            f" labels per image, {more}"
-        )
-
-    def _warning(self, before: str = "") -> str:
-        of = f" of {self.planned} runs"
-        parts = []
-        if self.failed:
-            parts.append(f"{self.failed}{of} failed")
-        if self.unfinished:
-            is_ = "is" if self.unfinished == 1 else "are"
-            parts.append(f"{self.unfinished}{'' if parts else of} {is_} not finished")
-        if not parts:
-            return ""
-        return f"{before}{' and '.join(parts)}" + ("" if self.missing else ", so this may change")
+        """All fields and the sentence, ready for `json.dumps`."""
+        return {
+            **asdict(self),
+            "view": self.view.name,
+            "recommended": self.recommended,
+            "sentence": self.sentence,
+        }
 
 
 def recommend(
-    results: Results,
-    role: NetworkRole = NetworkRole.DEPLOYED,
-    choice: Choice = "last",
-    *,
-    resamples: int | None = None,
-    seed: int = 0,
+    results: Results, view: View = DEFAULT, *, resamples: int | None = None, seed: int = 0
 ) -> Recommendation:
-    """Compare the rows of a scenario by mean average precision and training time."""
+    """Compare the rows of a scenario by mean average precision and cost.
+
+    Args:
+        results: The results of all runs of the scenario.
+        view: Which network of every run is compared, after which epoch.
+        resamples: Number of resamples of the test images; see `resample` for the default.
+        seed: Seed of the random draws.
+    """
     failed = sum(map(len, results.failed.values()))
     planned = len(results.jobs) - sum(map(len, results.unsuited.values()))
-    unfinished = planned - len(results.finished) - failed
-    tested = {label: _tested(results.of(label), role, choice) for label in results.labels}
+    counts: Any = {
+        "view": view,
+        "planned": planned,
+        "failed": failed,
+        "unfinished": planned - len(results.finished) - failed,
+    }
+    tested = {label: _tested(results.of(label), view) for label in results.labels}
     tested = {label: runs for label, runs in tested.items() if runs}
-    needs = {label: outline(results.method(label)).needs for label in tested}
+    needs = {label: results.given(label) for label in tested}
     candidates = [label for label in tested if not needs[label] & {"truth", "priors"}]
-    missing = _missing(results, role, tested, candidates)
+    missing = _missing(results, view, tested, candidates)
     if missing:
-        return Recommendation(planned, failed, unfinished, missing)
+        return Recommendation(**counts, missing=missing)
 
-    means = {label: _mean(runs, role, choice) for label, runs in tested.items()}
     informed = [
         label for label in tested if needs[label] & {"priors"} and "truth" not in needs[label]
     ]
     judged = {label: tested[label] for label in [*candidates, *informed]}
     try:
-        drawn = resample(judged, role, choice, resamples=resamples, seed=seed)
-    except AdagcError as error:  # the tables are worth having without a sentence
-        return Recommendation(planned, failed, unfinished, str(error))
-    leader = _leader(candidates, means, drawn)
-    gaps = {
-        label: gap
-        for label in candidates
-        if label != leader and (gap := drawn.difference(leader, label)) is not None
-    }
+        drawn = resample(judged, view, resamples=resamples, seed=seed)
+    except AdagcError as error:  # the tables are still useful without a recommendation
+        return Recommendation(**counts, missing=str(error))
+    comparison = Comparison(drawn, candidates)
+    leader, gaps = comparison.leader, comparison.gaps
     if not gaps:
-        return Recommendation(
-            planned, failed, unfinished, f"no method shares a seed with {leader}, the highest"
-        )
+        return Recommendation(**counts, missing="no two methods have a run with the same seed")
     runner_up = min(gaps, key=lambda label: gaps[label].mean)
-    if gaps[runner_up].high < 0:
-        return Recommendation(
-            planned,
-            failed,
-            unfinished,
-            f"{leader} has the highest mAP of all, but less than {runner_up} on the seeds that both"
-            " have",
-        )
+    means = {label: _mean(runs, view) for label, runs in tested.items()}
     cost = {
-        label: (results.seconds(label) or 0.0) / (results.seconds(leader) or 1.0)
+        label: (results.cost(label) or 0.0) / (results.cost(leader) or 1.0)
         for label in [leader, *gaps]
     }
     cheaper = [label for label in gaps if cost[label] < _CHEAPER]
-    near = [label for label in cheaper if gaps[label].mean <= NEAR or not gaps[label].is_clear]
+    near = [
+        label for label in cheaper if gaps[label].mean <= words.NEAR or not gaps[label].is_clear
+    ]
     cheapest = min(near, key=lambda label: cost[label], default=leader)
     advantages = {
         label: gap
         for label in informed
-        if (gap := drawn.difference(label, leader)) is not None and gap.mean > 0
+        if (gap := comparison.difference(label, leader, len(informed))) is not None and gap.mean > 0
     }
     best = max(advantages, key=lambda label: advantages[label].mean, default="")
     return Recommendation(
-        planned,
-        failed,
-        unfinished,
+        **counts,
         leader=leader,
         score=means[leader],
+        highest=means[leader] >= max(means[label] for label in candidates),
         runner_up=runner_up,
         lead=gaps[runner_up],
         level=tuple(label for label in gaps if not gaps[label].is_clear),
+        compared=1 + len(gaps),
         cheapest=cheapest,
         gap=gaps.get(cheapest),
         cost=cost[cheapest],
+        clock=results.clock,
         fastest=not cheaper,
         informed=best,
         advantage=advantages.get(best),
+        without=tuple(
+            label
+            for label in results.labels
+            if label not in tested and any(run.networks for run in results.of(label))
+        ),
+        apart=comparison.apart,
+        gains=_gains(results, comparison, candidates),
     )
 
 
-def _tested(runs: Sequence[Result], role: NetworkRole, choice: Choice) -> list[Result]:
-    """Those that have scores of this network."""
-    return [run for run in runs if run.scores(network_of(run, role) or "", choice) is not None]
+def _gains(
+    results: Results, comparison: Comparison, candidates: Sequence[str]
+) -> dict[str, Mapping[str, Difference]]:
+    """What the leader and the proposed method gain over the simplest baselines.
 
-
-def _mean(runs: Sequence[Result], role: NetworkRole, choice: Choice) -> float:
-    found = [run.scores(network_of(run, role) or "", choice) for run in runs]
-    return statistics.fmean(one.mean_average_precision for one in found if one is not None)
-
-
-def _leader(candidates: Sequence[str], means: Mapping[str, float], drawn: Resampled) -> str:
-    """The highest mean, unless another is clearly ahead where both have runs.
-
-    With runs missing, a mean over lucky seeds is not a lead; and who is ahead of whom may go round
-    in a circle, which nobody leads.
+    These are baselines that need nothing but observed labels and have no option to tune.
     """
-    ranked = sorted(candidates, key=lambda label: -means[label])
-    leader, beaten = ranked[0], {ranked[0]}
-    while ahead := [
+    methods = {label: outline(results.method(label)) for label in candidates}
+    simple = [
         label
-        for label in ranked
-        if (gap := drawn.difference(label, leader)) is not None and gap.low > 0
-    ]:
-        if ahead[0] in beaten:
-            break
-        leader = ahead[0]
-        beaten.add(leader)
-    return leader
+        for label, method in methods.items()
+        if method.family == "Baseline methods" and not method.grid
+    ]
+    shown = [label for label, method in methods.items() if method.family == "Proposed"]
+    gains = {
+        label: comparison.gains(label, simple)
+        for label in dict.fromkeys([comparison.leader, *shown])
+        if label not in simple
+    }
+    return {label: own for label, own in gains.items() if own}
+
+
+def _tested(runs: Sequence[Result], view: View) -> list[Result]:
+    """The runs that have test scores in this view."""
+    return [run for run in runs if view.scores(run.networks) is not None]
+
+
+def _mean(runs: Sequence[Result], view: View) -> float:
+    """Mean over runs of the mean average precision."""
+    scores = [view.scores(run.networks) for run in runs]
+    return statistics.fmean(one.mean_average_precision for one in scores if one is not None)
 
 
 def _missing(
-    results: Results, role: NetworkRole, tested: Mapping[str, object], candidates: Sequence[str]
+    results: Results, view: View, tested: Mapping[str, object], candidates: Sequence[str]
 ) -> str:
-    """What has to be there before methods can be compared, if it is not."""
+    """Why methods cannot be compared; empty if they can."""
     if len(candidates) > 1:
         return ""
     if not results.finished:
@@ -227,24 +205,7 @@ def _missing(
     if not any(run.networks for run in results.finished):
         return "there are no clean labels of test images to compare the methods with"
     if not tested:
-        return f"no run has a network called {called(role)!r}"
-    who = f"only {candidates[0]}" if candidates else "no method"
-    return f"{who} is finished of those that need neither clean labels nor label frequencies"
-
-
-def _points(difference: Difference) -> str:
-    mean = round(difference.mean * 100, 1) + 0.0  # no -0.0
-    return f"{mean:.1f} ± {difference.half * 100:.1f}"
-
-
-def _listed(labels: Sequence[str], most: int = 3) -> str:
-    """Some names.
-
-    >>> _listed(["AN", "WAN", "GR"]), _listed(["AN", "WAN", "GR", "EM", "ASL"])
-    ('AN, WAN and GR', 'AN, WAN, GR and 2 others')
-    """
-    named = list(labels[:most])
-    if len(labels) > most:
-        rest = len(labels) - most
-        named.append(f"{rest} other{'s' * (rest > 1)}")
-    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
+        return f"no run has test scores of its {view.network}: choose another view with --judge"
+    who = f"only {candidates[0]}" if candidates else "none"
+    state = f"has an {view.network}" if view.word == "averaged" else "is finished"
+    return f"of the methods that need neither clean labels nor label frequencies, {who} {state}"

@@ -1,4 +1,4 @@
-"""Values that somebody else printed, to stand beside ours: theirs, and on their data."""
+"""Values printed in a paper, which tables show beside ours; they come from the paper's own runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Value:
-    """A mean over their runs and its deviation, as printed: per cent, coverage a count."""
+    """Mean and standard deviation over the paper's runs, as printed: per cent, coverage a count."""
 
     mean: float
     deviation: float
@@ -16,7 +16,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Reference:
-    """One printed table."""
+    """One table of a paper."""
 
-    source: str  # its number and name
+    source: str  # number and name of the table
     rows: Mapping[str, Mapping[str, Value]]  # title of a method -> metric -> value

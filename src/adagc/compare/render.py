@@ -1,4 +1,4 @@
-"""A table for the terminal, for Markdown and LaTeX documents, and as long-form data."""
+"""Print a table: for the terminal, as Markdown, LaTeX, CSV (long form) and JSON."""
 
 from __future__ import annotations
 
@@ -17,20 +17,27 @@ from rich.text import Text
 
 from adagc.compare.tables import BLANK, SPREAD, Cell, Row, Table
 from adagc.metrics import METRICS, Metric
+from adagc.progress import duration
 
 _STYLES = {"best": "bold", "second": "italic", "": ""}
-_BESIDE = ("mean_average_precision", "mean_f1", "mean_recall")  # of the paper, where there is room
-_WIDE = 100  # columns of a terminal that deviations need
-_REASON = 60  # characters of a failure inside a table
+# Metrics whose printed values are shown in files beside ours.
+_BESIDE = ("mean_average_precision", "mean_f1", "mean_recall")
+_WIDE = 100  # columns that a terminal needs for showing deviations
+_REASON = 60  # largest number of characters of an error message inside a table
 
 
 def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
-    """One decimal less than in print where deviations follow; below 100 columns they do not."""
+    """The table for a terminal with `width` columns.
+
+    Deviations are shown only if there are at least 100 columns, and numbers then have one decimal
+    less than in files.
+    """
     known = any(cell.deviation is not None for row in table.rows for cell in row.cells.values())
     spread = known and width >= _WIDE
     notes = [note if spread else note.replace(SPREAD, "") for note in _notes(table, terminal=True)]
     shown = rich.table.Table(
-        title=Text(table.title, style="bold"),  # as text, since words in brackets are not styles
+        # As Text, because rich would read words in square brackets as styles.
+        title=Text(table.title, style="bold"),
         title_justify="left",
         caption=Text("\n".join(["", *notes]), style="dim"),
         caption_justify="left",
@@ -45,7 +52,7 @@ def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
         shown.add_column(heading, justify="right", no_wrap=True)
     if table.paper:
         shown.add_column("paper\nmAP", justify="right", style="dim", no_wrap=True)
-    shown.add_column("time", justify="right", no_wrap=True)
+    shown.add_column(table.clock.replace(" ", "\n"), justify="right", no_wrap=True)
     for group in table.groups:
         if group.name:
             shown.add_row(Text(group.name.removesuffix(" methods"), style="dim"))
@@ -56,6 +63,7 @@ def terminal(table: Table, width: int = _WIDE) -> rich.table.Table:
 
 
 def _terminal_cells(row: Row, *, spread: bool, paper: bool) -> Iterable[Text]:
+    """The cells of a row; one without scores shows what is missing in its first cell."""
     fewer = int(spread)
     share = row.state.removesuffix(" runs").replace(" of ", "/") if row.cells else ""
     yield Text.assemble(row.label + row.footnote, (f" {share}" if share else "", "dim"))
@@ -81,7 +89,7 @@ def markdown(table: Table) -> str:
         "method",
         *(f"{_plain(metric.heading)} {metric.arrow}" for metric in METRICS.values()),
         *(f"paper's {metric.heading}" for metric in beside),
-        "time",
+        table.clock,
     ]
     lines = [f"**{_plain(table.title)}**", "", _piped(headings)]
     lines.append(_piped(["---", *["---:"] * (len(headings) - 1)]))
@@ -114,14 +122,15 @@ def _piped(cells: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Words in which Markdown finds nothing to do."""
+    """Text with the special characters of Markdown escaped."""
     return re.sub(r"([\\`*_|<>])", r"\\\1", text)
 
 
 def latex(tables: Iterable[Table], *, document: bool = False) -> str:
-    r"""A booktabs table* for each table, to \input, or with `document` something to compile.
+    r"""A LaTeX table* environment for each table.
 
-    The document that inputs them must load booktabs and graphicx.
+    The result is for \input in a document that loads booktabs and graphicx; with `document` it is
+    a complete document.
     """
     body = "\n".join(_latex_table(table) for table in tables)
     return f"{_HEAD}{body}\\end{{document}}\n" if document else body
@@ -131,7 +140,7 @@ _HEAD = r"""\documentclass[a4paper]{article}
 \usepackage{booktabs}
 \usepackage{graphicx}
 \setlength{\textwidth}{180mm}
-\setlength{\oddsidemargin}{-10.4mm}  % one inch is added to it
+\setlength{\oddsidemargin}{-10.4mm}  % LaTeX adds one inch
 \setlength{\topmargin}{-15mm}
 \setlength{\textheight}{250mm}
 \begin{document}
@@ -158,7 +167,7 @@ def _latex_table(table: Table) -> str:
         lines.append(rf"\cmidrule(lr){{{first}-{last}}}")
     headings = [f"{metric.heading} {metric.arrow}" for metric in METRICS.values()]
     headings += [metric.heading for metric in beside]
-    lines.append(" & ".join(["", *map(escape, headings), "time"]) + r" \\")
+    lines.append(" & ".join(["", *map(escape, headings), table.clock]) + r" \\")
     for group in table.groups:
         lines.append(r"\midrule")
         if group.name:
@@ -208,17 +217,19 @@ _ACCENTS = {
 
 
 def escape(text: str) -> str:
-    r"""Text in LaTeX's ASCII; a sign that has no spelling there becomes a question mark.
+    r"""Text as ASCII with LaTeX commands; an unsupported character becomes a question mark.
 
     >>> print(escape("50 % of R&D, α ≤ 0.1, café --resume"))
     50 \% of R\&D, $\alpha$ $\leq$ 0.1, caf\'{e} -{}-resume
     """
-    # Two hyphens would become a dash; twice, since what is replaced does not overlap.
+    # LaTeX would print two hyphens as a dash. Replaced twice, because in three hyphens the two
+    # pairs overlap and the first pass replaces only one of them.
     apart = text.replace("--", "-\0-").replace("--", "-\0-")
     return "".join(map(_spelt, unicodedata.normalize("NFC", apart)))
 
 
 def _spelt(sign: str) -> str:
+    """One character as LaTeX."""
     if sign in _SIGNS:
         return _SIGNS[sign]
     if sign.isascii():
@@ -226,13 +237,13 @@ def _spelt(sign: str) -> str:
     greek = re.fullmatch(r"GREEK SMALL LETTER (\w+)", unicodedata.name(sign, ""))
     if greek and greek[1] != "OMICRON":
         return rf"$\{greek[1].lower().replace('lamda', 'lambda')}$"
-    taken_apart = unicodedata.normalize("NFKD", sign)
-    letter, accents = taken_apart[0], taken_apart[1:]
+    decomposed = unicodedata.normalize("NFKD", sign)
+    letter, accents = decomposed[0], decomposed[1:]
     if not letter.isascii():
         return "?"
     if accents in _ACCENTS:
         return rf"\{_ACCENTS[accents]}{{{letter}}}"
-    return _SIGNS.get(letter, letter)  # a wide or small form of a sign that LaTeX minds
+    return _SIGNS.get(letter, letter)  # such as a full-width percent sign
 
 
 COLUMNS = (
@@ -242,7 +253,7 @@ COLUMNS = (
 
 
 def csv(tables: Iterable[Table]) -> str:
-    """One line per metric of every row, unrounded; rows without a result have no mean."""
+    """CSV with one line per metric of every row, not rounded; the mean is empty without results."""
     text = io.StringIO()
     writer = comma_separated.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -250,7 +261,7 @@ def csv(tables: Iterable[Table]) -> str:
         for group in table.groups:
             for row in group.rows:
                 for metric in METRICS.values():
-                    cell, theirs = row.cells.get(metric.key, BLANK), row.paper.get(metric.key)
+                    cell, printed = row.cells.get(metric.key, BLANK), row.paper.get(metric.key)
                     writer.writerow({
                         "scenario": table.scenario,
                         "network": table.network,
@@ -264,8 +275,8 @@ def csv(tables: Iterable[Table]) -> str:
                         "deviation": _optional(cell.deviation),
                         "runs": cell.runs,
                         "mark": cell.mark,
-                        "paper_mean": _optional(theirs.mean if theirs else None),
-                        "paper_deviation": _optional(theirs.deviation if theirs else None),
+                        "paper_mean": _optional(printed.mean if printed else None),
+                        "paper_deviation": _optional(printed.deviation if printed else None),
                     })  # fmt: skip
     return text.getvalue()
 
@@ -275,42 +286,29 @@ def _optional(value: float | None) -> str:
 
 
 def json(tables: Iterable[Table]) -> Any:
-    """Everything that the tables hold, ready for `json.dumps`."""
+    """All fields of the tables, ready for `json.dumps`."""
     return [asdict(table) for table in tables]
 
 
-def duration(seconds: float | None) -> str:
-    """A training time for people.
-
-    >>> duration(8.4), duration(75), duration(600), duration(9000)
-    ('8.4 s', '75 s', '10 min', '2.5 h')
-    """
-    if seconds is None:
-        return ""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def _paper(row: Row, metric: Metric, fewer: int = 0) -> str:
-    theirs = row.paper.get(metric.key)
-    return "" if theirs is None else metric.text(theirs.mean, fewer=fewer)
+    """The printed value of the paper, with `fewer` decimals less; empty if there is none."""
+    printed = row.paper.get(metric.key)
+    return "" if printed is None else metric.text(printed.mean, fewer=fewer)
 
 
 def _beside(table: Table) -> list[Metric]:
+    """The metrics whose printed values get a column; none if the table has no such values."""
     return [METRICS[key] for key in _BESIDE] if table.paper else []
 
 
 def _notes(table: Table, *, terminal: bool = False) -> Iterable[str]:
-    """Those of the table, and those that are inside wider tables but not in a terminal's."""
+    """The notes below a table; in a terminal also what files show inside the table."""
     yield from table.notes
     if terminal:
         if any(row.cells and row.state for row in table.rows):
-            yield "After a name: how many of its runs there are."
+            yield "After a name: runs with results / planned runs."
         for row in table.rows:
             if not row.cells and row.state.startswith(("failed", "left out")):
                 yield f"{row.label} {row.state}"
     if table.paper:
-        yield f"The paper's values are theirs, not of these runs: {table.paper}."
+        yield f"The paper's values are not from these runs, but from its {table.paper}."

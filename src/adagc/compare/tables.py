@@ -1,6 +1,7 @@
-"""One table of a benchmark as plain data; `adagc.compare.render` prints it.
+"""Build the table of a benchmark as plain data; `adagc.compare.render` prints it.
 
-Numbers are as tables show them: per cent, coverage as a count of labels; never rounded here.
+Numbers have the unit that tables show (per cent; for coverage a number of labels) and are not
+rounded here.
 """
 
 from __future__ import annotations
@@ -12,31 +13,32 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from adagc.bench.results import Choice, Result, Results
+from adagc.compare.intervals import Difference
 from adagc.compare.reference import Reference, Value
 from adagc.methods import outline, outlines
+from adagc.methods.told import MARK
 from adagc.metrics import METRICS, Metric
-from adagc.types import NetworkRole, with_role
+from adagc.training.views import DEFAULT, View
+from adagc.types import NetworkRole
 
 Mark = Literal["best", "second", ""]
 
-SPREAD = " (and unbiased standard deviation)"  # in a note; a narrow terminal has no room for it
-PRIORS = "ᵃ"
+SPREAD = " (and unbiased standard deviation)"  # part of a note; removed for narrow terminals
+PRIORS = MARK
 CLEAN = "†"
 _FOOTNOTES = {
-    CLEAN: "trains with clean labels: a bound, which does not take part in bold and italics",
+    CLEAN: "trains with clean labels: an upper bound, not counted for bold and italics",
     PRIORS: "is told the true label frequencies or the mean number of labels per image",
 }
-_NETWORKS = {"network": "trained network", "averaged": "averaged network"}
-_EPOCHS = {"last": "last epoch", "best": "best epoch by noisy validation"}
 
 
 @dataclass(frozen=True)
 class Cell:
     """One metric of one row."""
 
-    mean: float | None  # none where the runs do not all have a value
-    deviation: float | None  # unbiased; none of a single run
-    runs: int
+    mean: float | None  # None in the cell that stands for a missing value
+    deviation: float | None  # unbiased standard deviation; None for a single run
+    runs: int  # number of runs that the mean is taken over
     mark: Mark = ""
 
 
@@ -45,25 +47,26 @@ BLANK = Cell(None, None, 0)
 
 @dataclass(frozen=True)
 class Row:
-    """One method, or one variant of it."""
+    """The results of one method, or of one variant of it."""
 
-    label: str  # as printed; in brackets the network where it is not the one that was asked for
-    method: str  # title
-    cells: Mapping[str, Cell]  # by metric that all runs have; empty without anything to show
-    finished: int
-    planned: int
+    label: str  # as printed; with the name of the network in brackets if it is not the usual one
+    method: str  # title of the method
+    cells: Mapping[str, Cell]  # by metric, if all runs have it; empty if there are no scores
+    finished: int  # number of runs
+    planned: int  # number of runs
     failures: tuple[str, ...] = ()
-    seconds: float | None = None  # of training, mean
+    seconds: float | None = None  # mean training time, by the clock of the table
     footnote: str = ""
-    paper: Mapping[str, Value] = field(default_factory=dict)  # by metric; theirs
-    state: str = ""  # what a reader must know: "2 of 3 runs", "failed: ...", "not run"
-    competes: bool = True  # for best and second
-    remark: str = ""  # what must be said of it below the table
+    told: tuple[str, ...] = ()  # options through which it is told how frequent labels are
+    paper: Mapping[str, Value] = field(default_factory=dict)  # printed values, by metric
+    state: str = ""  # what is missing: "2 of 3 runs", "failed: ...", "not run"
+    competes: bool = True  # whether it can be marked as best or second
+    remark: str = ""  # a note about this row below the table
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows under a heading; variants of an ablation have none."""
+    """Rows under a common heading, which is empty for the variants of an ablation."""
 
     name: str
     rows: tuple[Row, ...]
@@ -75,152 +78,149 @@ class Table:
 
     scenario: str
     title: str
-    network: str  # which of each run's networks, in one word
+    network: str  # the word for the network that is shown, as in the name of the view
     choice: Choice
     groups: tuple[Group, ...]
     notes: tuple[str, ...] = ()
-    paper: str = ""  # where the paper's values come from; empty without any
+    paper: str = ""  # source of the paper's values; empty if there are none
+    clock: str = "time"  # what `Row.seconds` are: "CPU time", or "time" on the clock
+    # What rows gain over baselines in this view: by row, then by baseline.
+    gains: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Those of all groups."""
+        """The rows of all groups."""
         return tuple(row for group in self.groups for row in group.rows)
 
 
 def build(
     results: Results,
     *,
-    role: NetworkRole = NetworkRole.DEPLOYED,
-    choice: Choice = "last",
+    view: View = DEFAULT,
     title: str | None = None,
     made_with: str = "",
     paper: Reference | None = None,
     paper_note: str = "",
+    gains: Mapping[str, Mapping[str, Difference]] | None = None,
+    remarks: Sequence[str] = (),
 ) -> Table:
-    """The table of a scenario.
+    """Build the table of a scenario.
 
     Args:
-        results: What the run folders hold.
-        role: Which of each run's networks; see `network_of`.
-        choice: At its last epoch or at the one with the best noisy validation.
-        title: Of the scenario, for people; its name otherwise.
+        results: The results of all runs of the scenario.
+        view: Which network of every run is shown, after which epoch.
+        title: Title of the scenario; its name if None.
         made_with: Settings that a reader must know, in one line.
-        paper: Values to stand beside ours.
-        paper_note: On what data and with what network those were made.
+        paper: Printed values that are shown beside ours.
+        paper_note: Data and network with which the paper's values were obtained.
+        gains: What rows gain over baselines in this view.
+        remarks: Further notes, such as these gains in words.
     """
     ablation = any(label != results.method(label) for label in results.labels)
     rows = [
         row
         for label in results.labels
-        for row in _rows(results, label, role, choice, paper, extra=not ablation)
+        for row in _rows(results, label, view, paper, extra=not ablation)
     ]
     rows = _marked(rows)
     source = paper.source + (f", made with {paper_note}" if paper_note else "") if paper else ""
-    network = called(role)
-    shown = f"{_NETWORKS.get(network, network)}, {_EPOCHS[choice]}"
     return Table(
         scenario=results.scenario,
-        title=f"{title or results.scenario} ({shown})",
-        network=network,
-        choice=choice,
+        title=f"{title or results.scenario} ({view.title})",
+        network=view.word,
+        choice=view.choice,
         groups=(Group("", tuple(rows)),) if ablation else _grouped(rows),
-        notes=tuple(_notes(rows, made_with)),
+        notes=(*_notes(rows, made_with, remarks), *results.remarks(), *_caveats(results)),
         paper=source if any(row.paper for row in rows) else "",
+        clock=results.clock,
+        gains=gains or {},
     )
 
 
-def called(role: NetworkRole) -> str:
-    """The word for a role in the files of tables."""
-    return {NetworkRole.DEPLOYED: "network", NetworkRole.AVERAGE: "averaged"}.get(role, role.value)
-
-
-def network_of(result: Result, role: NetworkRole) -> str | None:
-    """The name of the network of a run that answers for a role.
-
-    What a deployed network learns from is commonly an average of it, so that it stands in for an
-    average where a run has no other one.
-    """
-    found = with_role(result.networks, role)
-    if found is None and role is NetworkRole.AVERAGE:
-        return with_role(result.networks, NetworkRole.TEACHER)
-    return found
-
-
 def marks(means: Sequence[float], metric: Metric) -> list[Mark]:
-    """Best and second best of unrounded means; equal means share a mark.
+    """Mark the best and the second best of unrounded means.
 
-    Two that share the first place leave the next value the second.
+    Equal means get the same mark; if several are best, the next lower value is still second. A
+    single mean gets no mark.
     """
     ranked = sorted(set(means), reverse=metric.better == "up")
     names: tuple[Mark, ...] = ("best", "second")
-    given = dict(zip(ranked, names, strict=False)) if len(means) > 1 else {}
-    return [given.get(mean, "") for mean in means]
+    by_value = dict(zip(ranked, names, strict=False)) if len(means) > 1 else {}
+    return [by_value.get(mean, "") for mean in means]
 
 
 def _rows(
     results: Results,
     label: str,
-    role: NetworkRole,
-    choice: Choice,
+    view: View,
     paper: Reference | None,
     *,
     extra: bool,
 ) -> list[Row]:
-    """The row of a label and, where its networks learn from another one, one more for that."""
+    """The row of a label and, if the deployed network learns from another one, a row for that.
+
+    The second row is left out if the first one shows that network already, or an average that is
+    equal to it, or if not `extra`.
+    """
     method = outline(results.method(label))
     runs = results.of(label)
-    names = {one: _named(runs, one) for one in (role, NetworkRole.TEACHER, NetworkRole.DEPLOYED)}
-    name, second = names[role], names[NetworkRole.TEACHER]
+    name, second, deployed = (
+        _named(runs, one) for one in (view.role, NetworkRole.TEACHER, NetworkRole.DEPLOYED)
+    )
     main = Row(
         label=f"{label} ({_title(runs, name)})" if name and name == second else label,
         method=method.title,
-        cells=_cells(runs, name, choice),
+        cells=_cells(runs, name, view.choice),
         finished=len(runs),
         planned=results.count(label),
         failures=tuple(results.failed.get(label, ())),
-        seconds=results.seconds(label),
-        footnote=_footnote(method.needs),
+        seconds=results.cost(label),
+        footnote=footnote(results.given(label)),
+        told=results.told(label),
         paper=paper.rows.get(method.title, {}) if paper and label == method.title else {},
         competes="truth" not in method.needs,
     )
-    main = replace(main, state=_state(main, results, label, role))
-    if not second or name == second or not extra:
+    main = replace(main, state=_state(main, results, label, view))
+    beside = _cells(runs, second, view.choice)
+    twins = view.role is NetworkRole.AVERAGE and beside == main.cells
+    if not second or name == second or twins or not extra:
         return [main]
-    # The same runs a second time: it must not take a place among the methods.
-    title, own = _title(runs, second), _title(runs, names[NetworkRole.DEPLOYED])
-    first = f"{own}, which is deployed" if role is NetworkRole.DEPLOYED else f"{own}'s average"
-    beside = replace(
+    # It is another network of the same runs, and not another method, so it is never marked.
+    title, own = _title(runs, second), _title(runs, deployed)
+    first = f"{own}, which is deployed" if view.role is NetworkRole.DEPLOYED else f"{own}'s average"
+    other = replace(
         main,
         label=f"{label} ({title})",
-        cells=_cells(runs, second, choice),
+        cells=beside,
         paper={},
         competes=False,
-        remark=f"{method.title} is the {first}; its {title} is of the same runs and takes no part"
-        " in bold and italics.",
+        remark=f"{method.title} is the {first}; its {title} comes from the same runs and is not"
+        " counted for bold and italics.",
     )
-    return [main, beside]
+    return [main, other]
 
 
 def _named(runs: Iterable[Result], role: NetworkRole) -> str:
-    """The network that answers for a role in the first run that has one; empty without any."""
-    return next((name for run in runs if (name := network_of(run, role))), "")
+    """The name of the network with this role in the first run that has one; empty if none has."""
+    return next((name for run in runs if (name := View(role).of(run.networks))), "")
 
 
 def _title(runs: Iterable[Result], name: str) -> str:
-    """How the method calls one of its networks."""
+    """The title that the method gives to one of its networks."""
     return next((run.networks[name].title for run in runs if name in run.networks), name)
 
 
 def _cells(runs: Iterable[Result], network: str, choice: Choice) -> dict[str, Cell]:
+    """Mean and deviation of every metric over the runs that have scores of this network."""
     scored = [run.scores(network, choice) for run in runs]
-    found = [scores.summary() for scores in scored if scores is not None]
-    if not found:
+    summaries = [scores.summary() for scores in scored if scores is not None]
+    if not summaries:
         return {}
-    # A metric that came after some of the runs were tested has no mean over all of them.
+    # A metric that was added after some of the runs were tested has no mean over all runs.
     return {
-        key: _cell([scores[key] * metric.scale for scores in found])
+        key: _cell([scores[key] * metric.scale for scores in summaries])
         for key, metric in METRICS.items()
-        if all(key in scores for scores in found)
+        if all(key in scores for scores in summaries)
     }
 
 
@@ -229,18 +229,19 @@ def _cell(values: Sequence[float]) -> Cell:
     return Cell(statistics.fmean(values), deviation, len(values))
 
 
-def _footnote(needs: frozenset[str]) -> str:
-    return CLEAN if "truth" in needs else PRIORS if "priors" in needs else ""
+def footnote(given: frozenset[str]) -> str:
+    """The mark of a row whose runs are given this besides observed labels; empty for none."""
+    return CLEAN if "truth" in given else PRIORS if "priors" in given else ""
 
 
-def _state(row: Row, results: Results, label: str, role: NetworkRole) -> str:
-    """What is missing, in a few words."""
+def _state(row: Row, results: Results, label: str, view: View) -> str:
+    """What is missing of a row, in a few words; empty if nothing is."""
     if row.cells:
         scored = next(iter(row.cells.values())).runs
         return "" if scored == row.planned else f"{scored} of {row.planned} runs"
     if row.finished:
         tested = any(run.networks for run in results.of(label))
-        return f"no network called {called(role)}" if tested else "no clean labels to test with"
+        return f"no {view.network}" if tested else "no clean labels to test with"
     if row.failures:
         return f"failed: {row.failures[0]}"
     if label in results.unsuited:
@@ -251,6 +252,7 @@ def _state(row: Row, results: Results, label: str, role: NetworkRole) -> str:
 
 
 def _marked(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the best and second best cells of every metric marked."""
     cells = [dict(row.cells) for row in rows]
     for key, metric in METRICS.items():
         taking_part = [i for i, row in enumerate(rows) if row.competes and key in row.cells]
@@ -261,36 +263,54 @@ def _marked(rows: Sequence[Row]) -> list[Row]:
 
 
 def _grouped(rows: Sequence[Row]) -> tuple[Group, ...]:
-    """By family, in the order of the registry; the networks of a run stay together."""
+    """Rows grouped by family of methods, in the order of the registry of methods."""
     members: dict[str, list[Row]] = {}
     for title, method in outlines().items():
         members.setdefault(method.family, []).extend(row for row in rows if row.method == title)
     return tuple(Group(name, tuple(own)) for name, own in members.items() if own)
 
 
-def _notes(rows: Sequence[Row], made_with: str) -> Iterable[str]:
+def _notes(rows: Sequence[Row], made_with: str, remarks: Sequence[str]) -> Iterable[str]:
+    """Sentences below the table."""
     planned = Counter(row.planned for row in rows)
     if planned:
         count = planned.most_common(1)[0][0]
         spread = SPREAD if count > 1 else ""
         yield f"Mean of {count} run{'s' * (count > 1)}{spread}. Best in bold, second in italics."
+    yield from remarks
     yield from (row.remark for row in rows if row.remark)
     for mark, text in _FOOTNOTES.items():
         if any(row.footnote == mark for row in rows):
             yield f"{mark} {text}."
+    for row in rows:
+        if row.told and not row.remark:
+            names = " and ".join(row.told)
+            yield (
+                f"{row.label} is told through its option{'s' * (len(row.told) > 1)} {names}, set"
+                " neither by default nor by tuning on noisy validation labels."
+            )
     blank = [metric.heading for key, metric in METRICS.items() if _is_blank(rows, key)]
     if blank:
         yield (
-            f"{', '.join(blank)}: blank where runs were tested before there was such a metric;"
-            " adagc evaluate RUN tests them again."
+            f"{', '.join(blank)}: blank where runs were tested before the metric was added;"
+            " adagc evaluate RUN tests a run again."
         )
     for row in rows:
         if row.cells and row.failures and not row.remark:
-            yield f"{row.label}: failed with {'; '.join(row.failures)}."
+            yield f"Failed runs of {row.label}: {'; '.join(row.failures)}."
     if made_with:
-        yield f"Made with {made_with}."
+        yield f"Settings: {made_with}."
+
+
+def _caveats(results: Results) -> Iterable[str]:
+    """Sentences about the tests of runs, each with the number of runs it is about if not all."""
+    tested = [result for result in results.finished if result.networks]
+    counts = Counter(result.caveat for result in tested if result.caveat)
+    for caveat, count in counts.items():
+        some = f"In {count} of {len(tested)} runs " if count < len(tested) else ""
+        yield f"{some}{caveat}"
 
 
 def _is_blank(rows: Sequence[Row], key: str) -> bool:
-    """Whether a row that has results lacks this metric."""
+    """Whether a row has results, but not for this metric."""
     return any(row.cells and key not in row.cells for row in rows)

@@ -26,6 +26,7 @@ def array_collection(
     val_share: float = 0.2,
     test_share: float = 0.2,
     bands: Sequence[str] | None = None,
+    nodata: float | None = None,
 ) -> Collection:
     """Open a .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
 
@@ -42,11 +43,13 @@ def array_collection(
         split: CSV file with the columns `image,split`.
         seed: Seed of the random split, where neither `split` nor the names decide.
         val_share: Share of all rows that is used for validation.
-        test_share: Share of the rows with complete labels that is used for testing.
+        test_share: Share of the labelled rows that is used for testing, as far as their complete
+            labels are known. Rows with complete labels but no observed one always test.
         bands: Names of the bands (for embeddings: of the features).
+        nodata: Number that stands for missing values, besides NaN.
     """
     root = Path(root)
-    images = open_arrays(root, names=names, bands=bands)
+    images = open_arrays(root, names=names, bands=bands, nodata=nodata)
     return assemble(
         images,
         places=[name.rpartition("/")[0] for name in images.names],
@@ -61,7 +64,7 @@ def array_collection(
 def _recognise(root: Path) -> Recognised | None:
     if array_file(root) is None:
         return None
-    return Recognised("array", root, images=lambda bands: open_arrays(root, bands=bands))
+    return Recognised("array", root, images=lambda nodata: open_arrays(root, nodata=nodata))
 
 
 def _files(settings: Mapping[str, Any]) -> dict[str, Path]:

@@ -37,7 +37,7 @@ class SplitRule:
     file: Path | None = None  # CSV file with the columns image,split; it decides before all else
     seed: int = 0
     val_share: float = 0.2  # share of all images
-    test_share: float = 0.2  # share of the images with complete labels
+    test_share: float = 0.2  # share of all images with labels, as far as complete ones are known
 
     def __post_init__(self) -> None:
         if min(self.val_share, self.test_share) < 0 or self.val_share + self.test_share >= 1:
@@ -55,6 +55,7 @@ def assemble(
     labels: Path | LabelTable | None = None,
     truth: Path | LabelTable | None = None,
     classes: Sequence[str] | None = None,
+    left_out: Sequence[str] = (),
     description: str = "",
     notes: Sequence[str] = (),
 ) -> Collection:
@@ -71,6 +72,7 @@ def assemble(
         truth: Complete labels; without them there is no test split, unless folders or a file give
             one.
         classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        left_out: Names of images that exist but are not used; labels and splits may name them.
         description: One line for reports.
         notes: Remarks for the report; those about labels and splits are added to them.
     """
@@ -88,7 +90,7 @@ def assemble(
     known = np.zeros(len(images), dtype=np.bool_)
     values = None
     if clean is not None:
-        rows = locate(clean, images.names)
+        rows = locate(clean, images.names, left_out=left_out)
         known = rows >= 0
         values = np.zeros((len(images), len(names)), dtype=np.bool_)
         values[known] = clean.positive[rows[known]]
@@ -96,12 +98,19 @@ def assemble(
             remarks.append(f"{(~known).sum()} of {len(images)} images have no row in the truth")
 
     groups = np.array(places, dtype=str)
-    observed = None
+    observed = labelled = None
     if given is not None:
-        observed = match(given, images.names)
+        observed = match(given, images.names, left_out=left_out)
         positive = observed > 0
-        groups = np.where(positive.any(axis=1), positive.argmax(axis=1), -1).astype(str)
-    splits, more = _divide(images.names, places, groups, known, rule)
+        labelled = np.asarray(positive.any(axis=1))
+        groups = np.where(labelled, positive.argmax(axis=1), -1).astype(str)
+    named = _named_by_folders(places)
+    if rule.file is not None:
+        named = read_split(rule.file, images.names, left_out)
+    if named or rule.file is not None:
+        splits, more = _complete(named, groups, known, rule)
+    else:
+        splits, more = _drawn(groups, known, labelled, rule)
     if clean is not None and "test" in splits:
         tested = splits["test"][known[splits["test"]]]
         if len(tested) < len(splits["test"]):
@@ -115,6 +124,7 @@ def assemble(
         known=known if clean is not None else None,
         observed=given,
         observed_values=observed,
+        left_out=tuple(left_out),
         description=description,
         notes=(*remarks, *more),
     )
@@ -143,7 +153,8 @@ def collect(
             part gets the same share of every observed label.
         seed: Seed of the random split.
         val_share: Share of all images that is used for validation.
-        test_share: Share of the images with complete labels that is used for testing.
+        test_share: Share of the labelled images that is used for testing, as far as their complete
+            labels are known. Images with complete labels but no observed one always test.
         description: One line for reports.
     """
     return assemble(
@@ -186,73 +197,95 @@ def _reordered(table: LabelTable, classes: Sequence[str]) -> LabelTable:
     return replace(table, classes=tuple(classes), values=values)
 
 
-def _divide(
-    names: Sequence[str],
-    places: Sequence[str],
-    groups: NDArray[np.str_],
-    known: NDArray[np.bool_],
-    rule: SplitRule,
-) -> tuple[dict[str, Rows], list[str]]:
-    """The rows of each split, and remarks about them for the report.
-
-    Args:
-        names: Names of the images.
-        places: Folder of each image.
-        groups: Label or folder of each image, of which every split gets the same share.
-        known: Whether the complete labels of each image are known, which a test image needs.
-        rule: How to divide.
-    """
-    if rule.file is not None:
-        return _complete(read_split(rule.file, names), groups, rule)
+def _named_by_folders(places: Sequence[str]) -> dict[str, Rows]:
+    """The splits that top folders are called by; empty unless one is train and another is not."""
     tops = np.array([PARTS.get(place.split("/")[0].lower(), "") for place in places])
     given = {part: np.flatnonzero(tops == part) for part in ("train", "val", "test")}
     given = {part: rows for part, rows in given.items() if len(rows)}
-    if "train" in given and len(given) > 1:
-        return _complete(given, groups, rule)
+    return given if "train" in given and len(given) > 1 else {}
 
-    notes = []
-    everything = np.arange(len(names), dtype=np.int64)
-    splits: dict[str, Rows] = {}
-    rest, val_share = everything, rule.val_share
-    if known.any() and rule.test_share > 0:
-        candidates = everything[known]
-        shares = {"rest": 1 - rule.test_share, "test": rule.test_share}
-        splits["test"] = candidates[stratified_split(groups[known], shares, rule.seed)["test"]]
-        rest = np.setdiff1d(everything, splits["test"])
-        val_share = min(rule.val_share * len(names) / len(rest), 1.0)
-    elif not known.any():
+
+def _drawn(
+    groups: NDArray[np.str_],
+    known: NDArray[np.bool_],
+    labelled: NDArray[np.bool_] | None,
+    rule: SplitRule,
+) -> tuple[dict[str, Rows], list[str]]:
+    """Splits drawn at random, and remarks about them for the report.
+
+    All images with complete labels that cannot be trained on, because they have no observed one,
+    are test images. If they are fewer than `test_share` of all images that have labels of any kind,
+    others with complete labels are drawn. So if few images have complete labels, all of those test.
+
+    Args:
+        groups: Label or folder of each image, of which every split gets the same share.
+        known: Whether the complete labels of each image are known, which a test image needs.
+        labelled: Whether each image has an observed label; None if labels will be simulated from
+            complete ones, so that any image with these can be trained on.
+        rule: How to divide.
+    """
+    notes, splits = [], {}
+    everything = np.arange(len(groups), dtype=np.int64)
+    rest, wanted = everything, 0.0
+    if not known.any():
         notes.append("no truth was given, so no test split was set apart")
+    elif rule.test_share > 0:
+        trainable = known if labelled is None else labelled
+        only_test = known & ~trainable
+        candidates = everything[known & trainable]
+        wanted = rule.test_share * np.count_nonzero(known | trainable)
+        share = 0.0
+        if len(candidates):
+            share = min(max(wanted - only_test.sum(), 0.0) / len(candidates), 1.0)
+        parts = stratified_split(groups[candidates], {"rest": 1 - share, "test": share}, rule.seed)
+        splits["test"] = np.union1d(everything[only_test], candidates[parts["test"]])
+        rest = np.setdiff1d(everything, splits["test"])
+    # Where there are more test images than were wanted, validation must not take all of the rest.
+    least = (1 - rule.test_share) * len(groups) - 1
+    val_share = min(rule.val_share * len(groups) / max(len(rest), least), 1.0)
     shares = {"train": 1 - val_share, "val": val_share}
     parts = stratified_split(groups[rest], shares, rule.seed)
     return {name: rest[rows] for name, rows in parts.items()} | splits, notes
 
 
 def _complete(
-    given: Mapping[str, Rows], groups: NDArray[np.str_], rule: SplitRule
+    given: Mapping[str, Rows],
+    groups: NDArray[np.str_],
+    known: NDArray[np.bool_],
+    rule: SplitRule,
 ) -> tuple[dict[str, Rows], list[str]]:
-    """Keep the given splits; if there is no validation split, take one from the training split."""
+    """Keep the given splits and add those that are not given, with remarks for the report.
+
+    Validation images are taken from the training split; test images are those in no split whose
+    complete labels are known.
+    """
     splits, notes = dict(given), []
     if "train" not in splits:
         raise DataError(f"{rule.file}: no image is left for training; name some as train")
+    unused = np.ones(len(groups), dtype=np.bool_)
+    unused[np.concatenate(list(splits.values()))] = False
+    if "test" not in splits and (unused & known).any():
+        splits["test"] = np.flatnonzero(unused & known)
+        unused &= ~known
     if "val" not in splits and rule.val_share > 0:
         train = splits["train"]
         shares = {"train": 1 - rule.val_share, "val": rule.val_share}
         parts = stratified_split(groups[train], shares, rule.seed)
         splits |= {name: train[rows] for name, rows in parts.items()}
         notes.append(f"no validation images were given: {len(splits['val'])} of train were taken")
-    unused = len(groups) - sum(len(rows) for rows in splits.values())
-    if unused:
-        notes.append(f"{unused} images are in no split")
+    if unused.any():
+        notes.append(f"{unused.sum()} images are in no split")
     order = [name for name in ("train", "val", "test") if name in splits]
     return {name: splits[name] for name in order}, notes
 
 
-def read_split(path: Path, names: Sequence[str]) -> dict[str, Rows]:
+def read_split(path: Path, names: Sequence[str], left_out: Sequence[str] = ()) -> dict[str, Rows]:
     """Read a CSV file with the columns `image,split`.
 
     Args:
         path: The file.
         names: Names of all images, to which those of the file are matched.
+        left_out: Names of images that are not used, whose rows are ignored.
 
     Returns:
         Split to positions in `names`. An image that the file does not name is in no split.
@@ -289,5 +322,5 @@ def read_split(path: Path, names: Sequence[str]) -> dict[str, Rows]:
         source=path,
         lines=np.array([number for number, _ in lines[1:]], dtype=np.int64),
     )
-    aligned = match(table, names)
+    aligned = match(table, names, left_out=left_out)
     return {part: np.flatnonzero(aligned[:, i] > 0) for i, part in enumerate(wanted)}

@@ -30,6 +30,9 @@ class Collection:
     # (N, C). A run may be given other labels.
     observed: LabelTable | None = None
     observed_values: NDArray[np.int8] | None = None
+    # Names of images that exist but were left out, such as unreadable files: label files may still
+    # name them.
+    left_out: tuple[str, ...] = ()
     description: str = ""
     notes: tuple[str, ...] = field(default=())  # remarks for the report
 

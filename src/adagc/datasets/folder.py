@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet
+from adagc.errors import examples
 from adagc.images.cached import CachedScenes
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.cache import open_cache
@@ -26,6 +27,7 @@ def folder_collection(
     val_share: float = 0.2,
     test_share: float = 0.2,
     bands: Sequence[str] | None = None,
+    nodata: float | None = None,
     cache: Path | None = None,
     skip_unreadable: bool = False,
 ) -> Collection:
@@ -47,9 +49,14 @@ def folder_collection(
         split: CSV file with the columns `image,split`.
         seed: Seed of the random split.
         val_share: Share of all images that is used for validation.
-        test_share: Share of the images with complete labels that is used for testing.
+        test_share: Share of the labelled images that is used for testing, as far as their complete
+            labels are known. Images with complete labels but no observed one always test.
         bands: Names of the bands in the order of the files. Two or four names keep a last band
-            that the files declare to be transparency, as they often do with near-infrared bands.
+            that the files declare to be transparency, one or three names leave it out; without
+            names it is kept if its values do not look like transparency, as is usual for
+            near-infrared bands.
+        nodata: Number that stands for missing values, besides NaN and the one that a TIFF file
+            names itself.
         cache: Folder in which decoded images are kept; None means $ADAGC_CACHE, or ~/.cache/adagc
             if that is not set.
         skip_unreadable: Leave out files that cannot be decoded, instead of stopping with an error.
@@ -63,19 +70,26 @@ def folder_collection(
         size=size,
         cache=cache,
         skip_unreadable=skip_unreadable,
-        alpha=bands is not None and len(bands) in (2, 4),
+        alpha=None if bands is None else len(bands) in (2, 4),
+        nodata=nodata,
     )
-    unreadable = len(files) - len(store)
+    # Named before unreadable files are left out, so that no name depends on other files.
+    names = dict(zip(files, image_names(files), strict=True))
     parents = [PurePosixPath(file).parent.as_posix() for file in store.files]
+    left_out = [names[file] for file in sorted(set(files) - set(store.files))]
+    notes = list(store.notes)
+    if left_out:
+        notes.append(f"{len(left_out)} unreadable images were left out: {examples(left_out)}")
     return assemble(
-        CachedScenes(store, image_names(store.files), bands),
+        CachedScenes(store, [names[file] for file in store.files], bands),
         places=["" if parent == "." else parent for parent in parents],
         rule=rule,
         labels=labels,
         truth=truth,
         classes=classes,
+        left_out=left_out,
         description=f"{root.resolve().name}, {len(store)} images",
-        notes=[f"{unreadable} unreadable images were left out"] if unreadable else [],
+        notes=notes,
     )
 
 

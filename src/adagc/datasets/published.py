@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from adagc.datasets.registry import Recognised
 from adagc.errors import DataError, UsageError
 from adagc.images.cached import CachedScenes
-from adagc.images.scan import find_images
+from adagc.images.scan import find_images, require_folder
 from adagc.images.store.cache import open_cache
 from adagc.labels import locate, read_labels
 
@@ -62,8 +62,7 @@ def open_published(
     root = Path(root)
     location = find_published(root, layout)
     if location is None:
-        if not root.is_dir():
-            raise DataError(f"{root}: no such folder; check the path")
+        require_folder(root)
         raise DataError(
             f"{root}: not a copy of {layout.title}, it lacks {_missing(root, layout)[0]}; "
             f"expected {layout.tree}"
@@ -83,7 +82,8 @@ def open_published(
             f"{table_path}: {len(unlisted)} images have no row, the first is "
             f"{files[unlisted[0]]}; complete the table or remove the images"
         )
-    images = CachedScenes(open_cache(root, files, size=size, cache=cache), list(by_stem))
+    store = open_cache(root, files, size=size, cache=cache)
+    images = CachedScenes(store, list(by_stem))
     unknown = sorted(set(drop) - set(table.classes))
     if unknown:
         raise UsageError(f"cannot drop {unknown[0]!r}; the classes are {', '.join(table.classes)}")
@@ -95,7 +95,7 @@ def open_published(
         truth=table.positive[rows][:, keep],
         scenes=tuple(_scene(file, layout) for file in files),
         folders=tuple(PurePosixPath(file).parts[0] for file in files),
-        notes=(note,) if len(table) > len(files) else (),
+        notes=(*((note,) if len(table) > len(files) else ()), *store.notes),
     )
 
 

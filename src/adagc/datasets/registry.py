@@ -7,7 +7,7 @@ open, list, inspect or name a data set is in its entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -18,7 +18,7 @@ from adagc import plugins
 from adagc.errors import UsageError, flag
 from adagc.images.scan import beside
 from adagc.options import REQUIRED, Option, read
-from adagc.suggest import hint
+from adagc.suggest import hint, require_path
 
 if TYPE_CHECKING:
     from adagc.datasets.collection import Collection
@@ -37,6 +37,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "labels": "labels",
     "truth": "truth",
     "bands": "bands",
+    "nodata": "nodata",
     "cache": "cache",
     "skip_unreadable": "skip_unreadable",
     "scenes": "scenes",
@@ -53,8 +54,9 @@ class Recognised:
     place: Path  # folder or file of the data set
     folders: tuple[str, ...] = ("",)  # folders in `place` to search for image files
     truth: Path | None = None  # the table of clean labels that comes with the data set
-    # Opens data that is not a folder of image files; takes the names of the bands, or None.
-    images: Callable[[Sequence[str] | None], SceneDataset] | None = None
+    # Opens data that is not a folder of image files; takes the number that stands for missing
+    # values, or None.
+    images: Callable[[float | None], SceneDataset] | None = None
 
 
 def _unrecognised(root: Path) -> Recognised | None:
@@ -127,7 +129,8 @@ class DataSet:
             options: Options of this data set; None means that one is not given.
 
         Raises:
-            UsageError: An option is missing, or is not an option of this data set.
+            UsageError: An option is missing, is not an option of this data set, or names a file
+                that does not exist.
         """
         given = {name: value for name, value in options.items() if value is not None}
         unknown = [_setting(name) for name in given if name not in self.options]
@@ -145,6 +148,9 @@ class DataSet:
         for name in given.keys() & _BESIDE:
             if isinstance(given[name], Path) and "root" in given:
                 given[name] = beside(given["root"], given[name])
+        for name in sorted(given.keys() & _PATHS - {"cache"}):
+            if isinstance(given[name], Path):
+                require_path(_setting(name), given[name])
         return self.opener(**given)
 
 

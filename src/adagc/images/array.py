@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
+from adagc.images.missing import mark, marked_dtype, mean_of_rest
 from adagc.images.scan import beside
 
 KEYS = ("images", "embeddings", "features", "x", "X")  # possible names of the array in a file
@@ -26,6 +27,7 @@ class ArrayScenes(SceneDataset):
         array: Integers or floats, (N, D) for embeddings or (N, C, H, W) for images.
         names: A different name for each row; 00000, 00001, ... by default.
         bands: Names of the bands (or features), one per entry of the second axis.
+        nodata: Number that stands for missing values, besides NaN.
         source: Where the array comes from, for error messages. For a memory-mapped .npy file it
             must be the path, so that worker processes can map the file again.
     """
@@ -36,10 +38,12 @@ class ArrayScenes(SceneDataset):
         names: Sequence[str] | None = None,
         bands: Sequence[str] | None = None,
         *,
+        nodata: float | None = None,
         source: str = "the array",
     ) -> None:
         _check(array, source)
         self._array = array
+        self._nodata = () if nodata is None else (nodata,)
         self._source = source
         width = max(5, len(str(max(len(array) - 1, 0))))
         self.names = tuple(names) if names is not None else _numbers(len(array), width)
@@ -49,14 +53,21 @@ class ArrayScenes(SceneDataset):
                 f"give one name per row"
             )
         self.shape = tuple(array.shape[1:])
-        self.dtype = array.dtype.newbyteorder("=")
+        self._depth = array.dtype.newbyteorder("=")
+        self.dtype = marked_dtype(self._depth, self._nodata)
         if array.ndim == 2 and bands is None:
             bands = [f"feature_{i}" for i in range(1, array.shape[1] + 1)]
         self.bands = band_names(array.shape[1], bands)
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """See `SceneDataset.gather`."""
-        return np.take(self._array, rows, axis=0).astype(self.dtype, copy=False)
+        values = np.take(self._array, rows, axis=0).astype(self._depth, copy=False)
+        return mark(values, self._nodata)
+
+    @property
+    def depth(self) -> np.dtype[Any]:
+        """See `SceneDataset.depth`."""
+        return self._depth
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -71,7 +82,7 @@ class ArrayScenes(SceneDataset):
 
 
 def pooled(images: SceneDataset, *, chunk: int = 256) -> ArrayScenes:
-    """Replace each image or feature map by its mean over all positions, (N, C) in memory.
+    """Replace each image or feature map by its mean over all known positions, (N, C) in memory.
 
     The result is kept as long as `images` is in use: testing, and the next run on the same opened
     data, do not compute it again.
@@ -86,7 +97,7 @@ def pooled(images: SceneDataset, *, chunk: int = 256) -> ArrayScenes:
     values = np.empty((len(images), images.shape[0]), dtype=np.float32)
     for start in range(0, len(images), chunk):
         rows = np.arange(start, min(start + chunk, len(images)))
-        values[rows] = images.gather(rows).mean(axis=(2, 3), dtype=np.float32)
+        values[rows] = mean_of_rest(images.gather(rows), (2, 3))
     means = _POOLED[images] = ArrayScenes(values, images.names, images.bands)
     return means
 
@@ -96,7 +107,11 @@ _POOLED: WeakKeyDictionary[SceneDataset, ArrayScenes] = WeakKeyDictionary()
 
 
 def open_arrays(
-    root: Path, *, names: Path | Sequence[str] | None = None, bands: Sequence[str] | None = None
+    root: Path,
+    *,
+    names: Path | Sequence[str] | None = None,
+    bands: Sequence[str] | None = None,
+    nodata: float | None = None,
 ) -> ArrayScenes:
     """Open an array file, or the array file of a folder; arguments as for `array_collection`."""
     root = Path(root)
@@ -113,7 +128,7 @@ def open_arrays(
         names = _lines(beside(path, Path(names)))
     if names is None:
         names = names_in_file
-    return ArrayScenes(array, names, bands, source=str(path))
+    return ArrayScenes(array, names, bands, nodata=nodata, source=str(path))
 
 
 def array_file(root: Path) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.images.moments import Moments, Remembered
+from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered
 
 # Values per band from which on moments are kept; for smaller images they would take as much memory
 # as the values themselves.
@@ -23,7 +23,7 @@ class SceneDataset(ABC):
     names: tuple[str, ...]  # unique name of each image, to which label files refer
     bands: tuple[str, ...]  # names of the bands, in the order of the first axis of an image
     shape: tuple[int, ...]  # shape of one image: (bands, H, W), or (D,) for embeddings
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # missing values are NaN, so only floats can have them
 
     def __len__(self) -> int:
         return len(self.names)
@@ -32,15 +32,47 @@ class SceneDataset(ABC):
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Raw values of these images, (len(rows), *shape), in a new array the caller may change."""
 
+    @property
+    def depth(self) -> np.dtype[Any]:
+        """The dtype of the source of the images, before missing values in it became NaN."""
+        return self.dtype
+
     def moments(self, rows: NDArray[np.int64]) -> Moments | None:
         """Count, mean, spread, minimum and maximum of each band over these images.
 
         Each image is measured once and the result is kept for later calls. None for embeddings and
         very small images, where reading the values again takes no longer.
         """
-        if math.prod(self.shape[1:]) < _WORTH:
-            return None
-        return self._measured.of(rows)
+        kept = self.measured(rows)
+        return None if kept is None else kept.combined()
+
+    def flaws(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which of these images have missing values (NaN), and which have infinite ones."""
+        missing, infinite = self._flaws
+        return missing[rows], infinite[rows]
+
+    @cached_property
+    def _flaws(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which of all images have missing values, and which have infinite ones."""
+        rows = np.arange(len(self), dtype=np.int64)
+        missing, infinite = np.zeros(len(self), np.bool_), np.zeros(len(self), np.bool_)
+        if self.dtype.kind != "f":
+            return missing, infinite
+        kept = self.measured(rows)
+        if kept is not None:
+            return kept.flaws()
+        step = max(1, CHUNK_VALUES // math.prod(self.shape))
+        for start in range(0, len(rows), step):
+            chunk = rows[start : start + step]
+            values = self.gather(chunk).reshape(len(chunk), -1)
+            if not np.isfinite(values).all():
+                missing[chunk] = np.isnan(values).any(axis=1)
+                infinite[chunk] = np.isinf(values).any(axis=1)
+        return missing, infinite
+
+    def measured(self, rows: NDArray[np.int64]) -> Kept | None:
+        """The moments of each of these images; None where `moments` is."""
+        return None if math.prod(self.shape[1:]) < _WORTH else self._measured.of(rows)
 
     @cached_property
     def _measured(self) -> Remembered:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
-from adagc.images.moments import Moments
+from adagc.images.moments import Kept
 from adagc.images.store.cache import ImageCache
 
 
@@ -37,9 +37,14 @@ class CachedScenes(SceneDataset):
         """See `SceneDataset.gather`."""
         return self.cache.gather(rows)
 
-    def moments(self, rows: NDArray[np.int64]) -> Moments:
-        """See `SceneDataset.moments`; they are stored in the cache, so no pixel is read."""
-        return self.cache.moments(rows)
+    @property
+    def depth(self) -> np.dtype[Any]:
+        """See `SceneDataset.depth`."""
+        return self.cache.depth
+
+    def measured(self, rows: NDArray[np.int64]) -> Kept:
+        """See `SceneDataset.measured`; they are stored in the cache, so no pixel is read."""
+        return self.cache.measured(rows)
 
 
 def band_names(count: int, given: Sequence[str] | None = None) -> tuple[str, ...]:

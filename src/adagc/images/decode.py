@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from adagc.errors import DataError
-
-Shape = tuple[int, int, int]
+from adagc.images.missing import mark, marked_dtype
+from adagc.images.tiff import Shape, peek_tiff, read_tiff
 
 PILLOW: Final = (".png", ".jpg", ".jpeg")
 TIFF: Final = (".tif", ".tiff")
@@ -22,15 +22,31 @@ _PLAIN_BANDS: Final = {"L": 1, "I;16": 1, "I;16B": 1, "I": 1, "F": 1, "LA": 2, "
 _ALPHA_MODES: Final = {"LA": "L", "RGBA": "RGB"}
 
 
-def read_image(path: Path, *, at_least: int | None = None, alpha: bool = False) -> NDArray[Any]:
-    """Decode one file; no-data values and NaN are returned unchanged.
+class Header(NamedTuple):
+    """What is known of an image without its pixels."""
+
+    shape: Shape  # of the image that `read_image` returns
+    dtype: np.dtype[Any]  # of that image
+    depth: np.dtype[Any]  # of the values in the file, before missing ones become NaN
+    alpha: bool  # whether the file declares its last band to be transparency
+
+
+def read_image(
+    path: Path,
+    *,
+    at_least: int | None = None,
+    alpha: bool = True,
+    nodata: float | None = None,
+) -> NDArray[Any]:
+    """Decode one file; missing values are NaN.
 
     Args:
         path: PNG, JPEG, TIFF, GeoTIFF or .npy file.
         at_least: Allows a JPEG to be decoded at a reduced scale, which is faster; no side becomes
             shorter than this number of pixels.
-        alpha: Keep a band that the file declares to be transparency. Many aerial images with four
-            bands declare their near-infrared band like this.
+        alpha: Keep a last band that the file declares to be transparency. Many aerial images with
+            four bands declare their near-infrared band like this; see `transparent`.
+        nodata: Number that stands for missing values, besides the one that a TIFF file names.
 
     Raises:
         DataError: The file cannot be read, or is not one image of integers or floats.
@@ -41,38 +57,61 @@ def read_image(path: Path, *, at_least: int | None = None, alpha: bool = False) 
         if suffix == ".npy":
             image = _bands_first(np.load(path, allow_pickle=False))
         elif suffix in TIFF:
-            image = _read_tiff(path, alpha)
+            image = read_tiff(path, alpha=alpha)
         else:
-            image = _read_pillow(path, at_least, alpha)
+            # Reducing would mix missing values with others before they are marked.
+            image = _read_pillow(path, at_least if nodata is None else None, alpha)
     except DataError:
         raise
     # decoders raise many kinds of errors (OSError, SyntaxError, struct.error, zlib.error, ...)
     except Exception as error:
         raise DataError(_unreadable(path, error)) from error
-    return _plain(path, image)
+    return mark(_plain(path, image), () if nodata is None else (nodata,))
 
 
-def peek(path: Path, *, alpha: bool = False) -> tuple[Shape, np.dtype[Any]]:
-    """Shape and dtype that `read_image` would return, from the header alone where possible."""
+def peek(path: Path, *, alpha: bool = True, nodata: float | None = None) -> Header:
+    """What `read_image` would return, from the header of the file alone where possible."""
     path = Path(path)
     suffix = _suffix(path)
     try:
         if suffix == ".npy":
             lazy = _bands_first(np.load(path, allow_pickle=False, mmap_mode="r"))
-            return _shape(lazy.shape), _plain_dtype(path, lazy.dtype)
-        if suffix in TIFF:
-            return _peek_tiff(path, alpha)
-        return _peek_pillow(path, alpha)
+            found = _shape(lazy.shape), lazy.dtype, lazy.dtype, False
+        elif suffix in TIFF:
+            found = peek_tiff(path, alpha=alpha)
+        else:
+            found = _peek_pillow(path, alpha)
     except DataError:
         raise
     except Exception as error:
         raise DataError(_unreadable(path, error)) from error
+    shape, dtype, depth, declared = found
+    dtype = marked_dtype(_plain_dtype(path, dtype), () if nodata is None else (nodata,))
+    return Header(shape, dtype, _plain_dtype(path, depth), declared)
+
+
+def transparent(band: NDArray[Any], depth: np.dtype[Any]) -> bool:
+    """Whether the values of a band that is declared to be transparency look like transparency.
+
+    Real transparency is constant, or nearly everywhere nothing or all: at most half of the values
+    lie between 0 and the largest value. Hardly any value of a spectral band is 0 or the largest.
+
+    Args:
+        band: The values.
+        depth: Dtype of the values in the file.
+    """
+    known = band[~np.isnan(band)]
+    top = np.iinfo(depth).max if depth.kind in "iu" else 1
+    between = np.count_nonzero((known > 0) & (known < top))
+    return bool(2 * between <= known.size or known.min() == known.max())
 
 
 def resize(image: NDArray[Any], size: int) -> NDArray[Any]:
     """Resize (bands, H, W) to size x size pixels with antialiasing; the dtype is kept.
 
-    Results for integer images are rounded and clipped to the range of the dtype.
+    Results for integer images are rounded and clipped to the range of the dtype. Missing values
+    (NaN) are left out of the weighted mean that makes a new pixel, which is itself missing if they
+    have more than half of the weight.
     """
     if image.shape[1:] == (size, size):
         return image
@@ -81,20 +120,29 @@ def resize(image: NDArray[Any], size: int) -> NDArray[Any]:
         return np.moveaxis(np.asarray(_scaled(picture, size)), -1, 0)
     # 32-bit floats hold every 16-bit value exactly; Pillow resizes such bands one at a time only
     work = np.uint8 if image.dtype == np.uint8 else np.float32
-    scaled = np.stack(
-        [np.asarray(_scaled(Image.fromarray(band.astype(work)), size)) for band in image]
-    )
+    scaled = np.stack([_resize_band(band.astype(work), size) for band in image])
     if image.dtype.kind in "iu" and image.dtype != np.uint8:
         limits = np.iinfo(image.dtype)
         scaled = np.rint(scaled.astype(np.float64)).clip(limits.min, limits.max)
     return scaled.astype(image.dtype, copy=False)
 
 
-def load(path: Path, size: int, *, alpha: bool = False) -> NDArray[Any]:
+def _resize_band(band: NDArray[Any], size: int) -> NDArray[Any]:
+    """Resize one band (H, W) of 8-bit integers or 32-bit floats."""
+    missing = np.isnan(band) if band.dtype.kind == "f" else None
+    if missing is None or not missing.any():
+        return np.asarray(_scaled(Image.fromarray(band), size))
+    weight = np.asarray(_scaled(Image.fromarray((~missing).astype(np.float32)), size))
+    total = np.asarray(_scaled(Image.fromarray(np.where(missing, np.float32(0), band)), size))
+    known = weight >= 0.5
+    return np.where(known, total / np.where(known, weight, 1), np.float32(np.nan))
+
+
+def load(path: Path, size: int, *, alpha: bool = True, nodata: float | None = None) -> NDArray[Any]:
     """Decode a file and resize it to size x size, fast for JPEG files much larger than that."""
     # The JPEG decoder reduces with a simple box filter, so it stops at twice the size and `resize`
     # does the rest.
-    return resize(read_image(path, at_least=2 * size, alpha=alpha), size)
+    return resize(read_image(path, at_least=2 * size, alpha=alpha, nodata=nodata), size)
 
 
 def _scaled(picture: Image.Image, size: int) -> Image.Image:
@@ -196,82 +244,17 @@ def _target_mode(mode: str, alpha: bool) -> str:
     return mode if alpha else _ALPHA_MODES.get(mode, mode)
 
 
-def _peek_pillow(path: Path, alpha: bool) -> tuple[Shape, np.dtype[Any]]:
+def _peek_pillow(path: Path, alpha: bool) -> tuple[Shape, np.dtype[Any], np.dtype[Any], bool]:
+    """Shape and dtype that `_read_pillow` would return (twice), and whether the file has alpha."""
     deep = _deep_png(path)
     if deep is not None:
-        return (_without_alpha(deep[0], alpha), *deep[1:]), np.dtype(np.uint16)
+        kept, depth = _without_alpha(deep[0], alpha), np.dtype(np.uint16)
+        return (kept, *deep[1:]), depth, depth, deep[0] in (2, 4)
     with Image.open(path) as picture:
         width, height = picture.size
         if picture.format in ("JPEG", "MPO") and picture.getexif().get(0x0112, 1) in (5, 6, 7, 8):
             width, height = height, width
-        mode = _target_mode(picture.mode, alpha)
-    dtype = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.int32, "F": np.float32}
-    return (_PLAIN_BANDS[mode], height, width), np.dtype(dtype.get(mode, np.uint8))
-
-
-# TIFF
-
-
-def _band_axis(axes: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """The axes and shape of a TIFF series without axes of length 1, except for Y and X.
-
-    Besides Y and X at most one axis may be left, which holds the bands.
-    """
-    if "Y" not in axes or "X" not in axes:
-        raise ValueError(f"axes {axes} hold no picture")
-    kept = [(a, n) for a, n in zip(axes, shape, strict=True) if a in "YX" or n > 1]
-    if len(kept) > 3:
-        raise ValueError(f"axes {axes} of shape {shape} are more than bands, rows and columns")
-    return "".join(a for a, _ in kept), tuple(n for _, n in kept)
-
-
-def _declares_alpha(page: Any) -> bool:
-    # in the tag ExtraSamples 1 and 2 mean alpha, 0 means an unspecified further band
-    samples = tuple(page.extrasamples or ())
-    return bool(samples) and int(samples[-1]) in (1, 2) and int(page.samplesperpixel) in (2, 4)
-
-
-def _pages(file: Any) -> list[Any]:
-    """The series of a TIFF file that make up the image.
-
-    This is either one series with all bands, or several of the same shape with one band each.
-    Overviews have another shape and masks another dtype, so they are left out.
-    """
-    first = file.series[0]
-    if len(_band_axis(first.axes, first.shape)[0]) > 2:
-        return [first]
-    return [s for s in file.series if (s.shape, s.dtype) == (first.shape, first.dtype)]
-
-
-def _read_tiff(path: Path, alpha: bool) -> NDArray[Any]:
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        pages = _pages(file)
-        axes, shape = _band_axis(pages[0].axes, pages[0].shape)
-        # one thread per file: many files are read side by side
-        arrays = [series.asarray(maxworkers=1).reshape(shape) for series in pages]
-        if len(shape) == 2:
-            image: NDArray[Any] = np.stack([a if axes == "YX" else a.T for a in arrays])
-        else:
-            image = arrays[0].transpose([axes.index(a) for a in sorted(axes, key="YX".find)])
-        colours = getattr(file.pages[0], "colormap", None)
-        if colours is not None and len(image) == 1:
-            return (np.asarray(colours)[:, image[0]] >> 8).astype(np.uint8)
-        return image[:-1] if _declares_alpha(file.pages[0]) and not alpha else image
-
-
-def _peek_tiff(path: Path, alpha: bool) -> tuple[Shape, np.dtype[Any]]:
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        pages, page = _pages(file), file.pages[0]
-        axes, shape = _band_axis(pages[0].axes, pages[0].shape)
-        lengths = dict(zip(axes, shape, strict=True))
-        bands = next((lengths[a] for a in axes if a not in "YX"), len(pages))
-        if getattr(page, "colormap", None) is not None and bands == 1:
-            return (3, lengths["Y"], lengths["X"]), np.dtype(np.uint8)
-        if _declares_alpha(page) and not alpha:
-            bands -= 1
-        dtype = _plain_dtype(path, np.dtype(pages[0].dtype))
-        return (bands, lengths["Y"], lengths["X"]), dtype
+        mode, declared = _target_mode(picture.mode, alpha), picture.mode in _ALPHA_MODES
+    wide = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.int32, "F": np.float32}
+    found = np.dtype(wide.get(mode, np.uint8))
+    return (_PLAIN_BANDS[mode], height, width), found, found, declared

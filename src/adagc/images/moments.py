@@ -1,17 +1,18 @@
 """Count, mean, spread, minimum and maximum of every band, measured per image and then combined.
 
-For one band of one image six numbers are kept: how many values are finite, their sum, their sum of
-squares, the minimum, the maximum, and how many values equal the largest value of the dtype. For
-integers of up to 16 bits all six are integers, so that their sums are exact and the result does not
-depend on the order in which images are combined. For other values the mean and the sum of squared
-deviations from it are kept instead of the two sums, because sums lose precision if the spread is
-small compared with the mean (Chan, Golub and LeVeque, 1979).
+For one band of one image seven numbers are kept: how many values are finite, their sum, their sum
+of squares, the minimum, the maximum, how many values equal the largest value of the dtype, and how
+many are infinite; the remaining ones are missing (NaN). For integers of up to 16 bits all seven are
+integers, so that their sums are exact and the result does not depend on the order in which images
+are combined. For other values the mean and the sum of squared deviations from it are kept instead
+of the two sums, because sums lose precision if the spread is small compared with the mean (Chan,
+Golub and LeVeque, 1979).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,10 +21,10 @@ from numpy.typing import NDArray
 
 CHUNK_VALUES = 4_000_000  # values that are measured at once: 32 MB in float64
 CONSTANT = 1e-7  # a band is called constant if spread / largest absolute value is at most this
-KEPT: Final = 6  # numbers that are kept per band and image
+KEPT: Final = 7  # numbers that are kept per band and image
 
 _BLOCK = 2**20  # values of a band that are converted to 64 bits at once
-_ROWS = 2**16  # images whose six numbers are combined at once
+_ROWS = 2**16  # images whose numbers are combined at once
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class BandStatistics:
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
     count: NDArray[np.int64]  # number of finite values
-    nonfinite: NDArray[np.float64]  # share of NaN and infinite values
+    missing: NDArray[np.float64]  # share of missing values (NaN)
+    infinite: NDArray[np.float64]  # share of infinite values
     saturated: NDArray[np.float64]  # share equal to the largest integer of the dtype; 0 for floats
     constant: NDArray[np.bool_]
     notes: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ class Moments:
         self.minimum = np.full(bands, np.inf)
         self.maximum = np.full(bands, -np.inf)
         self.top = np.zeros(bands, dtype=np.int64)  # number of values equal to the dtype's maximum
+        self.infinite = np.zeros(bands, dtype=np.int64)  # number of infinite values
         # For integer values: count, sum, sum of squares, as Python integers, which cannot overflow.
         self._whole = np.zeros((3, bands), dtype=object)
         # For other values: count, mean, sum of squared deviations.
@@ -79,14 +82,15 @@ class Moments:
         """Add images that `tally` has measured.
 
         Args:
-            kept: The six numbers of each band of each image, (N, bands, 6).
+            kept: The seven numbers of each band of each image, (N, bands, 7).
             each: Number of values in a band of one image, finite or not.
         """
         if not len(kept):
             return
-        count, middle, spread, low, high, top = np.moveaxis(kept, -1, 0)
+        count, middle, spread, low, high, top, infinite = np.moveaxis(kept, -1, 0)
         self.seen += len(kept) * each
         self.top += top.sum(axis=0).astype(np.int64)
+        self.infinite += infinite.sum(axis=0).astype(np.int64)
         self.minimum = np.minimum(self.minimum, low.min(axis=0))
         self.maximum = np.maximum(self.maximum, high.max(axis=0))
         every = count.sum(axis=0)
@@ -105,6 +109,7 @@ class Moments:
         """Add everything that `other` has measured."""
         self.seen += other.seen
         self.top += other.top
+        self.infinite += other.infinite
         self.minimum = np.minimum(self.minimum, other.minimum)
         self.maximum = np.maximum(self.maximum, other.maximum)
         self._whole = self._whole + other._whole
@@ -128,7 +133,8 @@ class Moments:
             minimum=np.where(empty, np.nan, self.minimum),
             maximum=np.where(empty, np.nan, self.maximum),
             count=count,
-            nonfinite=(self.seen - count) / seen,
+            missing=(self.seen - count - self.infinite) / seen,
+            infinite=self.infinite / seen,
             saturated=self.top / seen,
             constant=constant,
             notes=tuple(notes),
@@ -163,13 +169,13 @@ def kept_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def tally(values: NDArray[Any]) -> NDArray[Any]:
-    """Measure the six numbers of the module docstring over the last axis: (..., n) to (..., 6).
+    """Measure the seven numbers of the module docstring over the last axis: (..., n) to (..., 7).
 
     `middle` and `spread` below are the sum and the sum of squares for integers of up to 16 bits,
     otherwise the mean and the sum of squared deviations.
     """
     kept = np.zeros((*values.shape[:-1], KEPT), dtype=kept_dtype(values.dtype))
-    count, middle, spread, low, high, top = np.moveaxis(kept, -1, 0)
+    count, middle, spread, low, high, top, infinite = np.moveaxis(kept, -1, 0)
     if kept.dtype.kind == "i":
         count[...] = values.shape[-1]
         low[...], high[...] = values.min(axis=-1), values.max(axis=-1)
@@ -187,6 +193,7 @@ def tally(values: NDArray[Any]) -> NDArray[Any]:
             wide -= middle[..., None]
         else:
             count[...] = good.sum(axis=-1)
+            infinite[...] = np.isinf(wide).sum(axis=-1)
             middle[...] = wide.sum(axis=-1, where=good) / np.maximum(count, 1)
             low[...] = wide.min(axis=-1, where=good, initial=np.inf)
             high[...] = wide.max(axis=-1, where=good, initial=-np.inf)
@@ -200,22 +207,39 @@ def tally(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def tally_images(images: NDArray[Any]) -> NDArray[Any]:
-    """The six numbers of every band of every image: (N, bands, ...) to (N, bands, 6)."""
+    """The seven numbers of every band of every image: (N, bands, ...) to (N, bands, 7)."""
     return tally(images.reshape(*images.shape[:2], -1))
 
 
-def summed(kept: NDArray[Any], rows: NDArray[np.int64], each: int) -> Moments:
-    """Combine the moments of some images.
+@dataclass(frozen=True)
+class Kept:
+    """The moments of some images, as `tally_images` measured them."""
 
-    Args:
-        kept: The six numbers of every band of all images, (N, bands, 6).
-        rows: Which images to combine.
-        each: Number of values in a band of one image.
-    """
-    moments = Moments(kept.shape[1])
-    for start in range(0, len(rows), _ROWS):
-        moments.take(np.take(kept, rows[start : start + _ROWS], axis=0), each)
-    return moments
+    table: NDArray[Any]  # the seven numbers of every band of all images, (N, bands, 7)
+    rows: NDArray[np.int64]  # which images these are
+    each: int  # number of values in a band of one image, finite or not
+
+    def combined(self) -> Moments:
+        """The moments of all of them together."""
+        moments = Moments(self.table.shape[1])
+        for block in self._blocks():
+            moments.take(block, self.each)
+        return moments
+
+    def flaws(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which of the images have missing values, and which have infinite ones."""
+        missing = np.zeros(len(self.rows), dtype=np.bool_)
+        infinite = np.zeros(len(self.rows), dtype=np.bool_)
+        for start, block in enumerate(self._blocks()):
+            chunk = slice(start * _ROWS, (start + 1) * _ROWS)
+            count, unbounded = block[..., 0], block[..., -1]
+            missing[chunk] = (count + unbounded < self.each).any(axis=1)
+            infinite[chunk] = (unbounded > 0).any(axis=1)
+        return missing, infinite
+
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        for start in range(0, len(self.rows), _ROWS):
+            yield np.take(self.table, self.rows[start : start + _ROWS], axis=0)
 
 
 class Remembered:
@@ -241,11 +265,11 @@ class Remembered:
         self._kept = np.empty((count, shape[0], KEPT), dtype=kept_dtype(dtype))
         self._known = np.zeros(count, dtype=np.bool_)
 
-    def of(self, rows: NDArray[np.int64]) -> Moments:
-        """The combined moments of these rows; images not measured before are read now."""
+    def of(self, rows: NDArray[np.int64]) -> Kept:
+        """The moments of these rows; images not measured before are read now."""
         missing = np.unique(rows[~self._known[rows]])
         for start in range(0, len(missing), self._step):
             chunk = missing[start : start + self._step]
             self._kept[chunk] = tally_images(self._gather(chunk))
         self._known[missing] = True
-        return summed(self._kept, rows, self._each)
+        return Kept(self._kept, rows, self._each)

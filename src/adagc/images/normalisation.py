@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from adagc.images.base import SceneDataset
 from adagc.images.moments import CHUNK_VALUES, BandStatistics, Moments
+from adagc.progress import tracked
 
 SCALES = (255.0, 1_000.0, 10_000.0, 65_535.0)  # factors by which values are commonly divided
 
@@ -31,7 +32,7 @@ def measure(
     if moments is None:
         moments = Moments(images.shape[0])
         step = max(1, CHUNK_VALUES // int(np.prod(images.shape)))
-        for start in range(0, len(rows), step):
+        for start in tracked(range(0, len(rows), step), "measuring the bands"):
             moments.add(images.gather(rows[start : start + step]))
     return moments.statistics(images.bands)
 

@@ -17,13 +17,15 @@ TINY = 64  # up to this side length images are stored unchanged and shown with s
 
 
 def limits(images: SceneDataset) -> NDArray[np.float64] | None:
-    """(3, 2) lowest and highest value to show in red, green and blue; None for 8-bit images.
+    """(3, 2) lowest and highest value to show in red, green and blue; None for 8-bit integers.
 
     These are the 2nd and 98th percentile over images from the whole data set. One range for all
     images keeps a lake darker than a roof and does not turn noise on open water into colours.
     """
     if images.dtype == np.uint8:
         return None
+    if images.depth == np.uint8:  # missing values made floats of them
+        return np.array([[0.0, 255.0]] * 3)
     count = min(SAMPLE, len(images))
     rows = np.linspace(0, len(images) - 1, count).round().astype(np.int64)
     values = images.gather(rows)[:, list(images.rgb)].astype(np.float64)

@@ -23,6 +23,7 @@ def simulate_file(
     seed: int,
     areas: Path | None = None,
     ignore: Sequence[int] = (),
+    force: bool = False,
 ) -> tuple[LabelTable, FlipRates]:
     """Write a file with one label per image, and return its table and flip rates.
 
@@ -38,6 +39,7 @@ def simulate_file(
         areas: For "dominant": CSV file of areas, or .npy file of class maps (N, H, W) in the order
             of the rows of `truth`.
         ignore: Values of the class maps that mean no class.
+        force: Replace an existing file, which otherwise is a UsageError.
     """
     check_range("seed", seed, 0)
     clean = read_labels(truth, kind="multi")
@@ -56,6 +58,8 @@ def simulate_file(
         kind="single",
         meta={"scheme": scheme, "seed": str(seed), "source": f"sha256 {clean.hash}"},
     )
+    if out.is_file() and not force:
+        raise UsageError(f"{out} exists: choose another --out, or replace it with --force")
     write_labels(table, out)
     return table, flip_rates(clean.positive, values)
 

@@ -31,6 +31,7 @@ def match(
     *,
     what: str = "images",
     unknown: Unknown = "error",
+    left_out: Sequence[str] = (),
 ) -> NDArray[np.int8]:
     r"""The labels of the images `names`, (len(names), C); zeros for an image without a row.
 
@@ -44,12 +45,13 @@ def match(
         what: What error messages call `names`.
         unknown: What to do with a row whose image is not among `names`: "error" raises, "ignore"
             leaves it out.
+        left_out: Names of images that exist but are not among `names`: their rows are ignored.
 
     Raises:
         LabelFileError: A row matches no image (unless ignored) or several images, or two rows
             match the same image.
     """
-    rows = locate(table, names, what=what, unknown=unknown)
+    rows = locate(table, names, what=what, unknown=unknown, left_out=left_out)
     aligned: NDArray[np.int8] = np.zeros((len(names), len(table.classes)), dtype=np.int8)
     aligned[rows >= 0] = table.values[rows[rows >= 0]]
     return aligned
@@ -61,14 +63,16 @@ def locate(
     *,
     what: str = "images",
     unknown: Unknown = "error",
+    left_out: Sequence[str] = (),
 ) -> NDArray[np.int64]:
     """The row of `table` for each image in `names`, -1 for none; matched as `match` describes."""
     if unknown not in ("error", "ignore"):
         raise ValueError(f"unknown must be 'error' or 'ignore', not {unknown!r}")
+    present, names = len(names), [*names, *left_out]
     positions = _image_of_each_row(table, names)
     unmatched = np.flatnonzero(positions < 0)
     if unmatched.size and unknown == "error":
-        raise LabelFileError(_not_found(table, unmatched, names, what))
+        raise LabelFileError(_not_found(table, unmatched, names[:present], what))
 
     rows = np.flatnonzero(positions >= 0)
     located = np.full(len(names), -1, dtype=np.int64)
@@ -78,11 +82,12 @@ def locate(
     if overwritten.size:
         first = int(overwritten[0])
         second = int(located[positions[first]])
+        one, other = _apart(table.images[first], table.images[second])
         raise LabelFileError(
-            f"{table.where(first)}: {table.images[first]!r} and {table.images[second]!r} "
-            f"({_short(table, second)}) are both the image {names[positions[first]]!r}; remove one"
+            f"{table.where(first)}: {one} and {other} ({_short(table, second)}) are both the image "
+            f"{names[positions[first]]!r}; remove one"
         )
-    return located
+    return located[:present]
 
 
 def _image_of_each_row(table: LabelTable, names: Sequence[str]) -> NDArray[np.int64]:
@@ -91,10 +96,8 @@ def _image_of_each_row(table: LabelTable, names: Sequence[str]) -> NDArray[np.in
     exact = {key: position for position, key in enumerate(keys)}
     if len(exact) != len(keys):
         twice = next(i for i, key in enumerate(keys) if exact[key] != i)
-        raise DataError(
-            f"images {names[twice]!r} and {names[exact[keys[twice]]]!r} have the same name; "
-            "rename one"
-        )
+        one, other = _apart(names[twice], names[exact[keys[twice]]])
+        raise DataError(f"the images {one} and {other} have the same name; rename one")
     wanted = [_key(image) for image in table.images]
     positions = np.fromiter((exact.get(key, -1) for key in wanted), np.int64, count=len(wanted))
     open_rows = np.flatnonzero(positions < 0).tolist()
@@ -138,6 +141,12 @@ def _key(name: str) -> str:
     while key.startswith("./"):
         key = key[2:]
     return key if key.isascii() else unicodedata.normalize("NFC", key)
+
+
+def _apart(one: str, other: str) -> tuple[str, str]:
+    """Both names in quotation marks; accents are spelt out if the names would look the same."""
+    alike = unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", other)
+    return (ascii(one), ascii(other)) if alike else (repr(one), repr(other))
 
 
 def _without_suffix(key: str) -> str:

@@ -117,8 +117,8 @@ def _title(name: str) -> str:
     for title, names in _names():
         if key in map(_key, names):
             return title
-    known = titles()
-    raise UsageError(f"unknown method {name!r}{hint(name, known)} ({', '.join(known)})")
+    near = hint(name, titles()) or "; adagc methods lists them"
+    raise UsageError(f"there is no method {name!r}{near}")
 
 
 def _names() -> Iterator[tuple[str, tuple[str, ...]]]:

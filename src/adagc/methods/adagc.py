@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -36,7 +36,7 @@ PseudoLabels = Literal["dual", "teacher", "student", "dual-raw", "raw"]
 
 
 class AdaGC(Method):
-    """Warm up on noisy labels, detect the best epoch, then calibrate gradients.
+    """Warm up, detect the best epoch, then calibrate gradients.
 
     Stage 1, warm-up:      L = L_AN
     Stage 2, calibration:  L = L_AN + λ R,   R = I(y = 0) log(1 - p t), both reduced alike
@@ -49,9 +49,10 @@ class AdaGC(Method):
     With t ≈ p an unobserved entry is driven to 1 if p > 1 / (λ - 1) and to 0 below: the larger λ,
     the less evidence is enough. If a share r of the images that contain a class have it as their
     observed label, its other labels are completed if r exceeds a critical rate, .118 for λ = 3,
-    .060 for 5, .030 for 9. Choose the smallest λ whose critical rate lies below the r of the
-    hardest class (1 / the largest number of labels of an image is a fair guess), or tune it on
-    noisy validation mAP; too large a λ adds labels that are wrong.
+    .060 for 5, .030 for 9; too large a λ adds labels that are wrong. The paper tunes λ on noisy
+    validation mAP. Who knows how many labels images have can choose the smallest λ whose critical
+    rate lies below the r of the hardest class; in a comparison such a λ must be declared
+    (`tuned_on: clean` in its YAML file), because other methods are not told that number.
 
     Args:
         weight: How strongly gradients are calibrated (the paper's λ): larger values complete more
@@ -113,6 +114,12 @@ class AdaGC(Method):
         "trigger_epoch": (1, math.inf),
         "ramp_epochs": (0, math.inf),
     }
+    trial_epochs: ClassVar[int | None] = None  # when stage 2 begins depends on the whole run
+    advice: ClassVar[str] = (
+        "It has two stages and needs epochs for both: 40 are a good start, the paper has 70. With"
+        " fewer than 13 the second stage begins by force, before the first can have ended by"
+        " itself, and the result may be worse than that of AN."
+    )
     keeps: ClassVar[str] = "a teacher network, predictions per image"
     cost: ClassVar[float] = 5 / 3
 
@@ -159,6 +166,26 @@ class AdaGC(Method):
         self.best_score = float("-inf")
         self.triggered_after: int | None = None  # the last epoch of warm-up
 
+    def remarks(self, task: Task) -> Iterable[str]:
+        """Say so if there are too few epochs for both stages."""
+        forced = self._forced_after(task.epochs)
+        # By itself warm-up ends `patience` epochs after the first that may be the best one.
+        itself = self.minimum_warm_up + 1 + self.patience
+        begins = self.trigger_epoch or min(forced, itself)
+        if begins >= task.epochs:
+            yield (
+                f"{self.title}: calibration, its second stage, begins after epoch {begins:g} at the"
+                f" earliest, and epoch {task.epochs} is the last: the network is trained like AN;"
+                " give more --epochs"
+            )
+        elif self.trigger_epoch is None and forced < itself and self.force_trigger:
+            enough = math.ceil((itself - 0.5) / self.force_trigger)
+            yield (
+                f"{self.title}: {task.epochs} epochs are too few for its two stages: calibration"
+                f" begins by force after epoch {forced:g}, and warm-up takes {itself} epochs or"
+                f" more to end by itself; give at least {enough} --epochs"
+            )
+
     # -- state -------------------------------------------------------------------------------
 
     def setup(self, network: nn.Module, task: Task) -> None:
@@ -187,6 +214,13 @@ class AdaGC(Method):
     def calibrating(self) -> bool:
         """Whether stage 2 has begun."""
         return self.triggered_after is not None
+
+    @property
+    def forced(self) -> bool:
+        """Whether stage 2 began because of `force_trigger`, before `patience` had run out."""
+        if self.triggered_after is None or self.trigger_epoch is not None:
+            return False
+        return not self._waited(self.triggered_after)
 
     # -- one step ----------------------------------------------------------------------------
 
@@ -239,6 +273,9 @@ class AdaGC(Method):
             was_training = network.training
             network.train(self.student_mode == "train")
             logits = network(batch.images)
+            # Up to torch 2.9 the pass that is trained would take the weights that autocast has cast
+            # for this one, which carry no gradient.
+            torch.clear_autocast_cache()
             network.train(was_training)
             current = logits.float().sigmoid()
             memory = self._remember(batch.index, logits)
@@ -290,7 +327,7 @@ class AdaGC(Method):
             self.best_epoch, self.best_score = epoch, score
             if not self._overdue(progress):
                 return Verdict.KEEP if self.restore else Verdict.CONTINUE
-        waited = self.best_epoch > 0 and epoch - self.best_epoch >= self.patience
+        waited = self._waited(epoch)
         if not waited and not self._overdue(progress):
             return Verdict.CONTINUE
         if not waited:
@@ -304,10 +341,17 @@ class AdaGC(Method):
         going_back = self.restore and 0 < self.best_epoch < epoch
         return Verdict.RESTORE if going_back else Verdict.CONTINUE
 
+    def _waited(self, epoch: int) -> bool:
+        return self.best_epoch > 0 and epoch - self.best_epoch >= self.patience
+
     def _overdue(self, progress: Progress) -> bool:
+        return progress.epoch >= self._forced_after(progress.epochs)
+
+    def _forced_after(self, epochs: int) -> float:
+        """The epoch after which calibration begins by force; infinity if it never does."""
         if self.force_trigger is None:
-            return False
-        return progress.epoch >= max(1, round(self.force_trigger * progress.epochs))
+            return math.inf
+        return max(1, round(self.force_trigger * epochs))
 
     def restored(self, progress: Progress) -> None:
         """Start stage 2 from the best epoch, whose snapshot has just been loaded."""
@@ -332,12 +376,19 @@ class AdaGC(Method):
         return torch.where(seen, self.targets.values, self.memory.values)
 
     def status(self) -> dict[str, Any]:
-        """The stage, the best epoch so far and the last epoch of warm-up, for the history."""
-        return {
+        """The stage, the best epoch so far, the last epoch of warm-up and what ended it."""
+        status = {
             "stage": "calibration" if self.calibrating else "warm-up",
             "best_epoch": self.best_epoch or None,
             "triggered_after": self.triggered_after,
+            "forced": self.forced,
         }
+        if self.forced:
+            status["remark"] = (
+                "calibration was started by force (force_trigger), before the teacher's validation"
+                " score had stood still"
+            )
+        return status
 
     @classmethod
     def story(cls, status: Mapping[str, Any], *, went_back: bool) -> Story:
@@ -351,7 +402,8 @@ class AdaGC(Method):
             said = f"Still in {stage}, not triggered yet" if stage else ""
             return Story(tuple(marks), sentence=said)
         marks.append(Milestone(after, f"triggered after {after}", strong=True))
-        said = f"Warm-up ended after epoch {after}; calibration is shaded"
+        how = "was ended by force (force_trigger)" if status.get("forced") else "ended"
+        said = f"Warm-up {how} after epoch {after}; calibration is shaded"
         if not went_back or best is None:
             return Story(tuple(marks), after, sentence=said)
         said += (

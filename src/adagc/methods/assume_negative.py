@@ -61,7 +61,7 @@ class LabelSmoothing(Method):
 
 
 class WeakAssumeNegative(Method):
-    """Assume negative, but with a small weight for those negatives.
+    """Assume negative, with a small weight for such negatives.
 
     L = (1/BC) Σ [ y ℓ⁺ + w (1 - y) ℓ⁻ ]
 

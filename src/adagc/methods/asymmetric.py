@@ -16,7 +16,7 @@ from adagc.types import Batch, Losses, Progress
 
 
 class AsymmetricLoss(Method):
-    """Assume negative, but give easy negatives little or no weight.
+    """Assume negative, with little weight for easy negatives.
 
     Observed:    (1 - p)^γ⁺ ℓ⁺,             ℓ⁺ = -log p
     Unobserved:  p_m^γ⁻ (-log(1 - p_m)),    p_m = max(p - m, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -46,6 +46,13 @@ class Method(nn.Module, ABC):
     needs: ClassVar[frozenset[str]] = frozenset()  # members of NEEDS that it cannot do without
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # option to values worth trying in tuning
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # option to its limits, inclusive
+    # Epochs after which tuning compares options, the paper's ten; None: as many as the whole run
+    # has, because a second stage would otherwise end too soon to show what they do.
+    trial_epochs: ClassVar[int | None] = 10
+    # Options whose right value follows from how frequent labels are: runs in which one is set by
+    # hand are marked in tables (see `adagc.methods.told`).
+    frequencies: ClassVar[frozenset[str]] = frozenset()
+    advice: ClassVar[str] = ""  # what to know before training with it, in a sentence or two
     keeps: ClassVar[str] = ""  # what it remembers from step to step besides the network, in words
     cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN, in its costliest stage
 
@@ -57,6 +64,13 @@ class Method(nn.Module, ABC):
         for name, (low, high) in self.ranges.items():
             check_range(f"method.{name}", getattr(self, name), low, high)
         require(self, task)
+
+    def remarks(self, task: Task) -> Iterable[str]:
+        """Sentences about this task for whoever starts the run: too few epochs, for example.
+
+        They are logged before training, and nothing else happens.
+        """
+        return ()
 
     def setup(self, network: nn.Module, task: Task) -> None:
         """Build tables and further networks; called once, before training or resuming."""
@@ -138,7 +152,11 @@ class Method(nn.Module, ABC):
         return None
 
     def status(self) -> dict[str, Any]:
-        """Values to store in the history for this epoch (stage, labels added, ...)."""
+        """Values to store in the history for this epoch (stage, labels added, ...).
+
+        A text under "remark" is also shown below tables, by `tune` and in reports: what a reader
+        of the scores must know about how the run went, as the end of a sentence about it.
+        """
         return {}
 
     @classmethod

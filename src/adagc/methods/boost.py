@@ -11,7 +11,9 @@ from adagc.models.spec import HeadSpec
 
 
 class BoostLU(LargeLossTemporary):
-    """Boost positive values of the class activation maps, then correct large losses per step.
+    """Boost positive activations, then correct large losses.
+
+    Boost positive values of the class activation maps, then correct large losses per step.
 
     z = mean over positions of f(M),   f(m) = α m if m > 0 else m
     M = the class activation maps: the last layer at every position of the feature map
@@ -26,8 +28,9 @@ class BoostLU(LargeLossTemporary):
         boost: Factor by which positive activations of the class maps are multiplied (the paper's
             α); 1 changes nothing.
         final: Share of all entries (images x classes) that is corrected in the last epoch, however
-            many epochs there are. The share of labels that are missing, (labels per image - 1) /
-            classes, is a fair guess: about .10 on reBEN, .25 on AID.
+            many epochs there are. The right value is the share of labels that are missing, (labels
+            per image - 1) / classes. The default is a round number among those that the released
+            code reaches in 10 to 70 epochs; on reBEN it happens to be near the truth.
         delta: Percentage of all entries by which the corrected share grows every epoch; replaces
             `final`. The paper uses 0.2, for ten epochs.
         largest: Upper limit of the corrected share of entries, from 0 to 1; no limit by default.

@@ -22,7 +22,9 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class DistPU(Method):
-    """Make each class predicted as often as it occurs, then train on mixed pseudo-labels.
+    """Predict each class as often as it occurs, then self-train.
+
+    Make each class predicted as often as it occurs, then train on mixed pseudo-labels.
 
     Alignment:  R = (1/C) Σ_c [ 2 π_c |mean_P(s) - 1| + |mean_U(s) - π_c| ]
     Warm-up:    L = R + μ_w H_U
@@ -77,6 +79,7 @@ class DistPU(Method):
         "mixup": (0.1, math.inf),
         "mean_momentum": (0, 0.9999),
     }
+    frequencies: ClassVar[frozenset[str]] = frozenset({"priors"})
     keeps: ClassVar[str] = "pseudo-labels per image"
     cost: ClassVar[float] = 2.0  # a clean and a mixed pass once warm-up is over
 

@@ -20,7 +20,9 @@ _LEAST, _MOST = 1e-6, 1.0 - 1e-6
 
 
 class EarlyLearning(Method):
-    """Assume negative, and reward agreement with the network's own averaged predictions.
+    """Assume negative; stay close to own averaged predictions.
+
+    Assume negative, and reward agreement with the network's own averaged predictions.
 
     L = L_AN + λ R,   both reduced alike over all entries, observed positives included
     t ← β t + (1 - β) p                            at every visit, before t is used
@@ -35,6 +37,12 @@ class EarlyLearning(Method):
     The loss has no lower bound: a training loss far below 0 is normal. A class seen to be absent
     takes part in L_AN alone.
 
+    The original, for one label per image, starts its table at 0: no class is remembered, and R has
+    no gradient. For "binary" t = 0 would instead say that every class is absent. The original with
+    the two classes present and absent has two columns that both start at 0, t⁺ and t⁻; after n
+    visits p t⁺ + (1 - p) t⁻ is [p t + (1 - p)(1 - t)] - βⁿ / 2 with the t that starts at ½. So
+    the gradients have the same sign, and their ratio goes to 1 as βⁿ fades.
+
     Args:
         weight: How strongly agreement with the averaged predictions is rewarded (λ); 0 is the
             method AN.
@@ -43,6 +51,8 @@ class EarlyLearning(Method):
         form: What counts as agreement of the current and the averaged prediction: "product" when
             both say that the class is present, "binary" when both say the same, present or absent
             (the inner product of the two-class probabilities).
+        start: Averaged prediction of every entry before the first visit of its image, from 0 to 1;
+            by default the value that gives R no gradient: 0 for "product", 0.5 for "binary".
     """
 
     title: ClassVar[str] = "ELR"
@@ -60,6 +70,7 @@ class EarlyLearning(Method):
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
         "weight": (0, math.inf),
         "momentum": (0, 1),
+        "start": (0, 1),
     }
 
     def __init__(
@@ -68,17 +79,21 @@ class EarlyLearning(Method):
         weight: float = 3.0,
         momentum: float = 0.9,
         form: Literal["product", "binary"] = "product",
+        start: float | None = None,
     ) -> None:
         super().__init__()
         self.weight = weight
         self.momentum = momentum
         self.form = form
+        self.start = start
 
     def setup(self, network: nn.Module, task: Task) -> None:
-        """Create the averaged predictions, at a value that gives R no gradient: 0 or, binary, ½."""
+        """Create the averaged predictions at `start`."""
         super().setup(network, task)
         rows, columns = task.observed.shape
-        self.memory = SampleTable(rows, columns, start=0.0 if self.form == "product" else 0.5)
+        neutral = 0.0 if self.form == "product" else 0.5  # gives R no gradient
+        start = neutral if self.start is None else self.start
+        self.memory = SampleTable(rows, columns, start=start)
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """Cross-entropy that takes unobserved labels as negative, and the regulariser."""

@@ -20,7 +20,7 @@ ZHOU = (
 
 
 class EntropyMaximisation(Method):
-    """Keep unobserved labels undecided instead of calling them negative.
+    """Keep unobserved labels undecided instead of negative.
 
     Observed:    ℓ⁺ = -log p
     Unobserved:  -α H(p),    H(p) = -p log p - (1 - p) log(1 - p)
@@ -53,7 +53,9 @@ class EntropyMaximisation(Method):
 
 
 class AsymmetricPseudoLabels(Method):
-    """EM, then call the least likely unobserved labels negative, softly and for good.
+    """EM, then call the least likely unobserved labels negative.
+
+    EM, then call the least likely unobserved labels negative, softly and for good.
 
     Observed:       ℓ⁺ = -log p
     Unknown:        -α H(p)
@@ -87,6 +89,7 @@ class AsymmetricPseudoLabels(Method):
         "share": (0, 1),
         "warm_up": (0, 1),
     }
+    frequencies: ClassVar[frozenset[str]] = frozenset({"share"})
     cost: ClassVar[float] = 7 / 6  # a forward pass (1/3 of a step) in half of the epochs
 
     unknown: Tensor  # (N, C) bool: unobserved and not a soft negative yet

@@ -17,7 +17,9 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class ExpectedPositives(Method):
-    """Train on the observed positives and on the expected number of labels per image.
+    """Fit observed positives and the expected number of labels.
+
+    Train on the observed positives and on the expected number of labels per image.
 
     L = (1/BC) Σ_P ℓ⁺ + λ ((k̂ - k) / C)², k̂ the batch mean of Σ_c p_c.
 
@@ -40,6 +42,7 @@ class ExpectedPositives(Method):
         "weight": (0, math.inf),
         "expected": (0, math.inf),
     }
+    frequencies: ClassVar[frozenset[str]] = frozenset({"expected"})
 
     def __init__(self, *, weight: float = 1.0, expected: float | None = None) -> None:
         super().__init__()

@@ -15,7 +15,9 @@ from adagc.types import Batch, Losses, Progress
 
 
 class GeneralizedRobust(Method):
-    """Give unobserved entries soft labels and robust losses, and trust them more over time.
+    """Give soft labels and robust losses, trusted more and more.
+
+    Give unobserved entries soft labels and robust losses, and trust them more over time.
 
     Observed:    ℓ⁺ = -log p
     Unobserved:  v [ K L₂ + (1 - K) L₃ ]

@@ -33,7 +33,9 @@ class GroundTruth(Method):
 
 
 class IgnoreUnobserved(Method):
-    """Train on the observed positive and the true negatives; ignore unobserved positives.
+    """Train on observed positives and true negatives only.
+
+    Train on the observed positive and the true negatives; ignore unobserved positives.
 
     L = (1/BC) Σ [ y ℓ⁺ + (1 - y*) ℓ⁻ ]
 

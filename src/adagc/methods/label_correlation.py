@@ -20,7 +20,9 @@ Form = Literal["smoothing", "targets"]
 
 
 class LabelCorrelation(Method):
-    """Assume negative, and pull the predictions of classes with similar names together.
+    """Assume negative; similar names get similar predictions.
+
+    Assume negative, and pull the predictions of classes with similar names together.
 
     Names:      S_cc' = max(0, cos(ê_c, ê_c')), S_cc = 0, rows divided by their sum;
                 ê_c = e_c - mean(e), e_c the embedding of the name of class c

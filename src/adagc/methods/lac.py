@@ -24,7 +24,9 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class LAC(Method):
-    """Train two views on confident pseudo-labels, and pull embeddings of a class together.
+    """Train two views on pseudo-labels; pull classes together.
+
+    Train two views on confident pseudo-labels, and pull embeddings of a class together.
 
     Stage 1:        L = L_AN(z) + λ_p L_PLC
     Stage 2:        L = L_AN(z) + λ_p L_PLC + λ_c L_LAC

@@ -22,7 +22,9 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class MIME(Method):
-    """Assume negative behind an information bottleneck, adding confident labels for good.
+    """Add confident labels behind an information bottleneck.
+
+    Assume negative behind an information bottleneck, adding confident labels for good.
 
     L = (1/BC) Σ BCE(z, Y) + β KL
     code:  mean of S draws of μ + σ ε, which is μ + σ ε / √S with one draw ε ~ N(0, 1)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from functools import partial
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from adagc.types import Batch, Losses, Progress, Task
 
 
 class RCML(Method):
-    """Train two networks; each drops the assumed negatives that the other doubts.
+    """Two networks; each drops negatives that the other doubts.
 
     Doubt:      e_ic = max(0, 1 + 2 (p_ic - p_ik)) where y_ic = 0, k observed in image i; over
                 several such k the root of the sum of squares
@@ -41,15 +42,19 @@ class RCML(Method):
     Args:
         keep: Share of the unobserved entries of a class that are learnt as negatives once
             `ramp_epochs` are over, from 0 to 1 (R). 1 - R should be the share of unobserved labels
-            that are in truth positive: (k - 1) / (C - 1) if images have k of C labels on average,
-            .1 on reBEN, .28 on AID.
+            that are in truth positive: (k - 1) / (C - 1) if images have k of C labels on average.
+            The default is a round number; the paper keeps .6, but of images instead of entries.
         ramp_epochs: Number of epochs at the start over which the kept share falls from 1 to `keep`,
             because an untrained network doubts entries at random.
         agreement: How strongly the logits of the two networks are pulled together (λ_z).
         diversity: How strongly the early features of the two networks are pushed apart (λ_F).
         sigma: Width of the Gaussian kernel that compares the two networks (σ), as a squared
-            distance; by default the median squared distance in the batch. The paper's 10,000 is
-            for feature maps that are not pooled.
+            distance. The default is that of the released code, with which the two discrepancies
+            matter little; none takes the median squared distance in the batch, which makes them
+            matter for features of any scale.
+        features: Which early features are compared: "pooled" averages maps to 8 x 8 positions,
+            "whole" takes maps as they are, as the released code does; that needs much more memory
+            on large images.
     """
 
     title: ClassVar[str] = "RCML"
@@ -66,6 +71,8 @@ class RCML(Method):
         "diversity": (0, math.inf),
         "sigma": (1e-12, math.inf),
     }
+    trial_epochs: ClassVar[int | None] = 20  # `keep` is reached after the first ten only
+    frequencies: ClassVar[frozenset[str]] = frozenset({"keep"})
     keeps: ClassVar[str] = "a second network"
     cost: ClassVar[float] = 2.0
 
@@ -76,7 +83,8 @@ class RCML(Method):
         ramp_epochs: int = 10,
         agreement: float = 0.1,
         diversity: float = 1.0,
-        sigma: float | None = None,
+        sigma: float | None = 1e4,
+        features: Literal["pooled", "whole"] = "pooled",
     ) -> None:
         super().__init__()
         self.keep = keep
@@ -84,6 +92,7 @@ class RCML(Method):
         self.agreement = agreement
         self.diversity = diversity
         self.sigma = sigma
+        self.features = features
 
     def setup(self, network: nn.Module, task: Task) -> None:
         """Build the second network (the peer) from another seed."""
@@ -109,8 +118,8 @@ class RCML(Method):
 
         The gradient of the discrepancies reaches both networks.
         """
-        z_f, early_f = _run(network, batch.images)
-        z_g, early_g = _run(self.peer, batch.images)
+        z_f, early_f = self._run(network, batch.images)
+        z_g, early_g = self._run(self.peer, batch.images)
         of_network = self._learn(z_f, z_g, batch, progress)
         of_peer = self._learn(z_g, z_f, batch, progress)
         logit_gap = discrepancy(z_f, z_g, self.sigma)
@@ -125,6 +134,13 @@ class RCML(Method):
                 "logit_gap": logit_gap,
                 "feature_gap": feature_gap,
             },
+        )
+
+    def _run(self, network: nn.Module, images: Tensor | Share) -> tuple[Tensor, ...]:
+        """Logits and early features of the whole batch; each rank computes a part of them."""
+        function = cast(Callable[..., tuple[Tensor, ...]], network.logits_and_early_features)
+        return spread(
+            partial(function, whole=True) if self.features == "whole" else function, images
         )
 
     def _learn(self, logits: Tensor, judge: Tensor, batch: Batch, progress: Progress) -> Tensor:
@@ -144,12 +160,6 @@ class RCML(Method):
     def reported(self, network: nn.Module) -> dict[str, nn.Module]:
         """The network, which is deployed, and its peer, for a second row in tables."""
         return {"network": network, "peer": self.peer}
-
-
-def _run(network: nn.Module, images: Tensor | Share) -> tuple[Tensor, ...]:
-    """Logits and early features of the whole batch; each rank computes a part of them."""
-    function = cast(Callable[[Tensor], tuple[Tensor, ...]], network.logits_and_early_features)
-    return spread(function, images)
 
 
 def ranking_errors(probabilities: Tensor, observed: Tensor) -> Tensor:

@@ -21,7 +21,9 @@ _SURE = 0.995  # initial estimated label of an observed class
 
 
 class Role(Method):
-    """Train the network and estimated labels together, each with the other as target.
+    """Train network and estimated labels, each on the other.
+
+    Train the network and estimated labels together, each with the other as target.
 
     L      = ½ L(p | g) + ½ L(g | p)
     L(a|b) = (1/BC) Σ_P -log a + (1/BC) Σ CE(sg(b), a) + ((k̂(a) - k) / C)²
@@ -54,6 +56,7 @@ class Role(Method):
         "rate": (0, math.inf),
         "half_width": (0, 0.49),
     }
+    frequencies: ClassVar[frozenset[str]] = frozenset({"expected"})
     unobserved: Tensor  # (N, C) bool
 
     def __init__(
@@ -120,10 +123,10 @@ class Role(Method):
 
 
 class RoleOracle(Role):
-    """ROLE that is told how many labels an image has on average.
+    """ROLE as published: told how many labels images have.
 
     As ROLE, with k the true mean number of labels of the training images, so that this method
-    needs their clean labels.
+    needs their clean labels. ROLE without this knowledge is the method "ROLE".
 
     Args:
         rate: Learning rate of the estimated labels as a multiple of the network's. An image gives
@@ -136,6 +139,7 @@ class RoleOracle(Role):
     title: ClassVar[str] = "ROLE-oracle"
     needs: ClassVar[frozenset[str]] = frozenset({"priors"})
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"rate": Role.grid["rate"]}
+    frequencies: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, *, rate: float = 10.0, half_width: float = 0.1) -> None:
         super().__init__(rate=rate, half_width=half_width)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError
 from adagc.models.heads import drop
 from adagc.models.spec import PLAIN_BACKBONES, ModelSpec
 from adagc.models.vision import import_timm
@@ -22,6 +22,7 @@ class Backbone(nn.Module):
     map_width: int  # number of channels of the feature map
     pools_by_mean: bool  # whether pooling is the mean over positions and nothing else
     fixed_size: bool = False  # whether it takes only images of the size it was built for
+    frozen: bool = False  # whether its weights and statistics are held fixed
 
     @abstractmethod
     def feature_map(self, x: Tensor) -> Tensor:
@@ -34,6 +35,16 @@ class Backbone(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Pooled features (B, width) of normalised inputs (B, bands, H, W)."""
         return self.pool(self.feature_map(x))
+
+    def freeze(self, frozen: bool) -> None:
+        """Hold weights and statistics fixed, also in training mode, or release them again."""
+        self.frozen = frozen
+        self.requires_grad_(not frozen)
+        self.train(not frozen)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, unless it is frozen: then it computes as in evaluation."""
+        return super().train(mode and not self.frozen)
 
     @abstractmethod
     def early_stage(self) -> nn.Module:
@@ -213,7 +224,7 @@ def takes_one_size(name: str) -> bool:
 
 
 def check_backbone(name: str) -> None:
-    """Raise AdagcError for a name that is no backbone, with suggestions of similar names."""
+    """Raise UsageError for a name that is no backbone, with suggestions of similar names."""
     if name in PLAIN_BACKBONES:
         return
     timm = import_timm()
@@ -221,10 +232,10 @@ def check_backbone(name: str) -> None:
     if not timm.is_model(architecture):
         known = [*PLAIN_BACKBONES, *timm.list_models()]
         near = hint(name, known, count=4) or "; try resnet18 or mlp"
-        raise AdagcError(f"unknown backbone {name!r}{near}")
+        raise UsageError(f"there is no backbone {name!r}{near}")
     tags = [m.partition(".")[2] for m in timm.list_pretrained(f"{architecture}.*")]
     if tag and tag not in tags:
-        raise AdagcError(
+        raise UsageError(
             f"backbone {architecture} has no weights {tag!r}: use one of {', '.join(tags) or '-'}, "
             f"or {architecture} alone"
         )

@@ -22,13 +22,22 @@ THRESHOLD = 0.5  # default of every class: probability from which on it counts a
 
 
 class Normalise(nn.Module):
-    """(x - mean) / std per band; part of the network, so that no caller can forget or repeat it."""
+    """(x - mean) / std per band; part of the network, so that no caller can forget or repeat it.
+
+    Missing values become 0, the mean of the band: NaN, and the number `nodata` if there is one.
+    """
 
     mean: Tensor  # (K,) float32: K bands, K values of an embedding, or 1 for all of them
     std: Tensor  # (K,) float32
 
-    def __init__(self, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor) -> None:
+    def __init__(
+        self,
+        mean: Sequence[float] | Tensor,
+        std: Sequence[float] | Tensor,
+        nodata: float | None = None,
+    ) -> None:
         super().__init__()
+        self.nodata = nodata
         self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32).clone())
         self.register_buffer("std", torch.as_tensor(std, dtype=torch.float32).clone())
         if self.mean.ndim != 1 or self.mean.shape != self.std.shape:
@@ -45,7 +54,11 @@ class Normalise(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The normalised inputs, of shape (B, K) or (B, K, H, W)."""
         shape = (1, -1) + (1,) * (x.ndim - 2)
-        return (x - self.mean.view(shape)) / self.std.view(shape)
+        if self.nodata is not None:
+            x = x.masked_fill(x == self.nodata, torch.nan)
+        normalised = (x - self.mean.view(shape)) / self.std.view(shape)
+        # In place, as it then costs next to nothing. Infinite values stay: they are an error.
+        return normalised.nan_to_num_(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
 
 class Classifier(nn.Module):
@@ -136,8 +149,11 @@ class Classifier(nn.Module):
             raise AdagcError(f"a {self.spec.head.kind} head has no label-wise embeddings")
         return self.head.embed(self.feature_map(x))
 
-    def logits_and_early_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, C) logits, and (B, K) features of an early stage, averaged to 8 x 8 and flattened."""
+    def logits_and_early_features(self, x: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor]:
+        """(B, C) logits, and (B, K) flattened features of an early stage.
+
+        Maps are averaged to 8 x 8 positions first, unless `whole`.
+        """
         outputs: list[Tensor] = []
         early = self.backbone.early_stage()
         hook = early.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
@@ -146,7 +162,7 @@ class Classifier(nn.Module):
         finally:
             hook.remove()
         features = self.backbone.as_map(outputs[0])
-        if features.ndim == 4:
+        if features.ndim == 4 and not whole:
             rows, columns = (min(8, side) for side in features.shape[2:])
             features = functional.adaptive_avg_pool2d(features, (rows, columns))
         return logits, features.flatten(1)
@@ -185,6 +201,7 @@ def build(
     weights: str = "none",
     mean: Sequence[float] | Tensor | None = None,
     std: Sequence[float] | Tensor | None = None,
+    nodata: float | None = None,
 ) -> Classifier:
     """Build a network on the CPU; the same seed gives the same weights.
 
@@ -197,6 +214,7 @@ def build(
         weights: A source of pretrained weights, as in `load_weights`.
         mean: Mean of the raw values, one per band; 0 if not given.
         std: Standard deviation of the raw values, one per band; 1 if not given.
+        nodata: Number that stands for missing raw values, besides NaN.
     """
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     with _seeded(int(body_seed)):
@@ -212,6 +230,7 @@ def build(
     normalise = Normalise(
         torch.zeros(spec.shape[0]) if mean is None else mean,
         torch.ones(spec.shape[0]) if std is None else std,
+        nodata,
     )
     classifier = Classifier(spec, normalise=normalise, backbone=backbone, head=head)
     if isinstance(backbone, ImageBackbone):

@@ -33,6 +33,7 @@ class ModelDescription:
     spec: ModelSpec
     mean: tuple[float, ...]  # of the normalisation, one per band
     std: tuple[float, ...]
+    nodata: float | None  # number that stands for missing values in the images, besides NaN
     thresholds: tuple[float, ...]  # one probability per class, in the order of the classes
     version: str  # version of adagc that wrote the file
     sha256: str  # checksum of model.safetensors
@@ -67,6 +68,7 @@ def save_model(
         "normalisation": {
             "mean": classifier.normalise.mean.tolist(),
             "std": classifier.normalise.std.tolist(),
+            "nodata": classifier.normalise.nodata,
         },
         "thresholds": dict(zip(spec.classes, classifier.short_thresholds(), strict=True)),
         "sha256": hashlib.sha256(numbers).hexdigest(),
@@ -79,8 +81,8 @@ def save_model(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / WEIGHTS, folder / DESCRIPTION) as (weights, description):
-        weights.write_bytes(numbers)
-        description.write_bytes(text)
+        weights.write(numbers)
+        description.write(text)
 
 
 def read_description(folder: Place) -> ModelDescription:
@@ -105,10 +107,12 @@ def read_description(folder: Place) -> ModelDescription:
         spec = ModelSpec.from_dict(content["spec"])
         # Older files have no thresholds, or null.
         thresholds = content.get("thresholds") or dict.fromkeys(spec.classes, THRESHOLD)
+        nodata = content["normalisation"].get("nodata")
         return ModelDescription(
             spec=spec,
             mean=tuple(map(float, content["normalisation"]["mean"])),
             std=tuple(map(float, content["normalisation"]["std"])),
+            nodata=None if nodata is None else float(nodata),
             thresholds=tuple(float(thresholds[name]) for name in spec.classes),
             version=str(content["adagc"]),
             sha256=str(content["sha256"]),
@@ -141,7 +145,13 @@ def load_model(folder: Place) -> Classifier:
 
 
 def _filled(described: ModelDescription, state: dict[str, Tensor], place: str) -> Classifier:
-    classifier = build(described.spec, seed=0, mean=described.mean, std=described.std)
+    classifier = build(
+        described.spec,
+        seed=0,
+        mean=described.mean,
+        std=described.std,
+        nodata=described.nodata,
+    )
     try:
         classifier.load_state_dict(state)
     except RuntimeError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from adagc.errors import AdagcError, MissingExtraError
+from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.models.backbones import check_backbone, create_network
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.models.stem import RGB, canonical_band, fit_state
@@ -152,7 +152,7 @@ def _from_file(path: Path) -> tuple[dict[str, Tensor], Sequence[str] | None, str
     if path.is_dir():
         path = path / "model.safetensors"
     if not path.is_file():
-        raise AdagcError(
+        raise UsageError(
             f"no weights at {path}: give {', '.join(SOURCES)}, or the path of a .safetensors or "
             ".pth file"
         )

@@ -1,1 +1,1 @@
-"""What reproduces the paper: its ablations, propositions, figures and printed values."""
+"""Reproduction of the AdaGC paper: its ablations, propositions, figures and printed values."""

@@ -1,4 +1,4 @@
-"""How figures look: the width of a journal's column, colours that everybody can tell apart."""
+"""Style of all figures: widths of a journal, and colours that are safe for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ P = ParamSpec("P")
 
 # Okabe and Ito's palette without its yellow, which is too pale for lines on paper.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-# Lines that differ in more than colour can be read in black and white.
+# Lines also differ in dashes and markers, so that they can be told apart in black and white.
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-COLUMN = 3.5  # inches
-PAGE = 7.16
+COLUMN = 3.5  # width of a journal's column in inches
+PAGE = 7.16  # width of a journal's page in inches
 
 _STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -44,12 +44,15 @@ _STYLE: Any = {
     "legend.frameon": False,
     "figure.dpi": 100,
     "savefig.dpi": 200,
-    "pdf.fonttype": 42,  # text stays text
+    "pdf.fonttype": 42,  # TrueType: text in PDF files can be selected and edited
 }
 
 
 def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw with our sizes and widths, which matplotlib reads when artists are made."""
+    """Decorate a function so that it draws in this style.
+
+    Matplotlib reads sizes and widths when artists are made, so the style must be set all the time.
+    """
 
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -72,22 +75,22 @@ def _style() -> Iterator[None]:
 def figure(
     width: float = COLUMN, height: float = 2.4, *, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure and its axes, row by row."""
+    """An empty figure of this size in inches, and its axes row by row."""
     with _style():
         from matplotlib.figure import Figure
 
-        # Not pyplot: no global state, no window, nothing to close.
+        # Not made by pyplot, so there is no global state, no window and nothing to close.
         made = Figure(figsize=(width, height), layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False, **options)
     return made, list(axes.ravel())
 
 
 def save(made: Figure, stem: Path) -> tuple[Path, Path]:
-    """Write stem.pdf and stem.png, whole or not at all."""
+    """Write stem.pdf and stem.png; if writing fails, neither file is changed."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = (stem.with_name(f"{stem.name}.pdf"), stem.with_name(f"{stem.name}.png"))
-    with _style(), replacing(*paths) as temporary:
-        # Without a date the same data gives the same file.
-        made.savefig(temporary[0], format="pdf", metadata={"CreationDate": None})
-        made.savefig(temporary[1], format="png", dpi=_STYLE["savefig.dpi"])
+    with _style(), replacing(*paths) as files:
+        # No date, so that the same data gives the same file.
+        made.savefig(files[0], format="pdf", metadata={"CreationDate": None})
+        made.savefig(files[1], format="png", dpi=_STYLE["savefig.dpi"])
     return paths

@@ -1,4 +1,4 @@
-"""The values that the paper prints, to stand beside ours: theirs, and on their data."""
+"""Scores printed in the paper, to be shown beside ours; they were measured on the paper's data."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _PRINTED = {
 
 
 def known() -> list[str]:
-    """Scenarios of the paper."""
+    """Names of the scenarios for which the paper prints scores."""
     return list(_PRINTED)
 
 
 def values(scenario: str) -> Reference:
-    """What the paper prints for one of its scenarios."""
+    """The scores that the paper prints for one of its scenarios."""
     if scenario not in _PRINTED:
         raise UsageError(
-            f"bench: paper: {scenario} names a table of which there are no values: choose from"
-            f" {', '.join(known())}, or leave it out"
+            f"bench: paper: {scenario} is not a scenario of the paper: choose from"
+            f" {', '.join(known())}, or leave this setting out"
         )
     return Reference(_PRINTED[scenario], _rows()[scenario])
 
 
 @lru_cache(maxsize=1)
 def _rows() -> dict[str, dict[str, dict[str, Value]]]:
-    found: dict[str, dict[str, dict[str, Value]]] = {}
+    scores: dict[str, dict[str, dict[str, Value]]] = {}
     with _FILE.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            found.setdefault(line["scenario"], {})[line["method"]] = {
+            scores.setdefault(line["scenario"], {})[line["method"]] = {
                 key: Value(float(line[key]), float(line[f"{key}_deviation"]))
                 for key in METRICS
-                if key in line  # a metric of ours the paper does not have
+                if key in line  # the paper does not have all of our metrics
             }
-    return found
+    return scores

@@ -10,7 +10,7 @@ from torch import Tensor, distributed, nn
 
 from adagc.ranks.processes import world
 
-_BUCKET = 4 * 2**20  # bytes per message: larger ones would start later, smaller ones cost more
+_BUCKET = 16 * 2**20  # bytes per message: larger ones would start later, smaller ones cost more
 
 
 class GradientExchange:
@@ -29,6 +29,9 @@ class GradientExchange:
     def __init__(self, parameters: Iterable[nn.Parameter], *, bucket: int = _BUCKET) -> None:
         self._buckets: list[list[nn.Parameter]] = []
         self._left: list[int] = []  # gradients that each bucket still waits for
+        self._messages: list[
+            Tensor
+        ] = []  # memory for the gradients of each bucket, used every step
         self._sent: list[tuple[list[Tensor], Tensor, Any]] = []
         if world() == 1:
             return
@@ -40,6 +43,7 @@ class GradientExchange:
             else:
                 self._buckets.append([parameter])
         for place, members in enumerate(self._buckets):
+            self._messages.append(members[0].new_empty(sum(p.numel() for p in members)))
             for parameter in members:
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     lambda _, place=place: self._arrived(place)
@@ -56,10 +60,9 @@ class GradientExchange:
             if handle is None:
                 continue
             handle.wait()
-            flat /= world()
             sizes = [gradient.numel() for gradient in gradients]
-            for gradient, mean in zip(gradients, torch.split(flat, sizes), strict=True):
-                gradient.copy_(mean.view(gradient.shape))
+            for gradient, total in zip(gradients, torch.split(flat, sizes), strict=True):
+                torch.div(total, world(), out=_as_stored(gradient))
         self._reset()
 
     def _reset(self) -> None:
@@ -76,9 +79,20 @@ class GradientExchange:
         if not gradients:
             self._sent.append(([], torch.empty(0), None))
             return
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat = self._messages[place][: sum(gradient.numel() for gradient in gradients)]
+        torch.cat([_as_stored(gradient) for gradient in gradients], out=flat)
         handle = distributed.all_reduce(flat, async_op=True)
         self._sent.append((gradients, flat, handle))
+
+
+def _as_stored(gradient: Tensor) -> Tensor:
+    """All values of a gradient in the order in which they lie in memory, as a view.
+
+    The gradient of a convolution has its channels last; reading it in the order of its dimensions
+    would take three times as long. Its memory order is that of its parameter on every rank.
+    """
+    order = sorted(range(gradient.dim()), key=gradient.stride, reverse=True)
+    return gradient.permute(order).view(-1)
 
 
 def _bytes(*parameters: nn.Parameter) -> int:

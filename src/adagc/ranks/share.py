@@ -85,11 +85,20 @@ class Share:
 
 
 def mean_of_bands(images: Tensor | Share) -> Tensor:
-    """(bands,) mean over all positions and all images of a batch, including other ranks' images."""
+    """(bands,) mean over all positions and all images of a batch, including other ranks' images.
+
+    Missing values (NaN) are left out of the mean.
+    """
     mine = images.mine if isinstance(images, Share) else images
     not_bands = [dim for dim in range(mine.dim()) if dim != 1]
     if not isinstance(images, Share):
-        return mine.mean(dim=not_bands)
-    mean = mine.sum(dim=not_bands) / (len(images) * mine[0, 0].numel())
-    distributed.all_reduce(mean)
-    return mean
+        mean = mine.mean(dim=not_bands)
+    else:
+        mean = mine.sum(dim=not_bands) / (len(images) * mine[0, 0].numel())
+        distributed.all_reduce(mean)
+    if not mean.isnan().any():
+        return mean
+    totals = torch.stack([mine.nansum(dim=not_bands), (~mine.isnan()).sum(dim=not_bands)])
+    if isinstance(images, Share):
+        distributed.all_reduce(totals)
+    return totals[0] / totals[1].clamp(min=1)

@@ -84,13 +84,18 @@ def _statistics(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean, variance = torch.batch_norm_update_stats(_precise(values), None, None, 0.0)
     count = mean.new_full((1,), values.numel() / channels)
     message = torch.cat([mean, variance * count, count])
-    parts = [torch.empty_like(message) for _ in range(world())]
-    distributed.all_gather(parts, message)
-    means, squares, counts = torch.split(torch.stack(parts), [channels, channels, 1], dim=1)
+    means, squares, counts = torch.split(_of_all(message), [channels, channels, 1], dim=1)
     total = counts.sum()
     overall_mean = (means * counts).sum(dim=0) / total
     overall_variance = (squares + counts * (means - overall_mean).square()).sum(dim=0) / total
     return overall_mean, overall_variance, total
+
+
+def _of_all(message: Tensor) -> Tensor:
+    """(ranks, n) the messages of all ranks; for so few numbers quicker than to reduce them."""
+    messages = [torch.empty_like(message) for _ in range(world())]
+    distributed.all_gather(messages, message)
+    return torch.stack(messages)
 
 
 def _precise(values: Tensor) -> Tensor:
@@ -119,19 +124,19 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, variance, count = ctx.saved_tensors
-        # First as if mean and variance were constants. This also gives the gradients of weight and
-        # bias, sums over this rank's rows; like all gradients they are averaged over ranks later.
-        dx, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
-            gradients[0], x, weight, mean, variance, None, None, False, ctx.eps, [True] * 3
+        # Gradients of weight and bias: sums over this rank's rows; like all gradients they are
+        # averaged over ranks later.
+        _, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+            gradients[0], x, weight, mean, variance, None, None, False, ctx.eps, [False, True, True]
         )
-        # Then the part through mean and variance, which depend on all images of all ranks.
-        sums = torch.cat([of_bias, of_weight])
-        distributed.all_reduce(sums)
+        # The gradient of x has a part through mean and variance, which depend on all images of all
+        # ranks: dx = f (dy - sum(dy) / n - x^ sum(dy x^) / n), with x^ the normalised x and
+        # f = w / sqrt(variance + eps). The last two terms are a batch normalisation of x.
+        sums = _of_all(torch.cat([of_bias, of_weight])).sum(dim=0)
         through_mean, through_variance = (sums / count).chunk(2)
-        scale = torch.rsqrt(variance + ctx.eps)
-        factor = _precise(weight) * scale
-        shape = [1, -1] + [1] * (x.dim() - 2)
-        dx.sub_((factor * through_mean).view(shape).to(dx.dtype))
-        slope = (factor * scale * through_variance).view(shape)
-        dx.addcmul_(x - mean.view(shape).to(x.dtype), slope.to(dx.dtype), value=-1)
+        factor = _precise(weight) * torch.rsqrt(variance + ctx.eps)
+        dx = functional.batch_norm(
+            x, mean, variance, -factor * through_variance, -factor * through_mean, eps=ctx.eps
+        )
+        dx.addcmul_(gradients[0], factor.view([1, -1] + [1] * (x.dim() - 2)).to(x.dtype))
         return dx, of_weight.to(weight.dtype), of_bias.to(weight.dtype), *[None] * 4

@@ -1,4 +1,4 @@
-"""One HTML page about one run: what was trained, how well, where it errs, and how to repeat it."""
+"""One HTML page about one run: settings, scores, curves, examples, and how to repeat the run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Line and column charts as inline SVG: no script, colours from the page's style sheet.
+"""Line and column charts as inline SVG, without a script; the colours are in the style sheet.
 
 Every chart is drawn in a fixed coordinate system and scaled by the browser. Invisible strips, one
-per position on the x axis, carry the values as hover text.
+per position on the x axis, show the values when the mouse is over them.
 """
 
 from __future__ import annotations
@@ -14,40 +14,42 @@ from adagc.report.html import esc
 
 WIDTH, HEIGHT = 560, 280
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 26, 36
-_DOTS = 16  # up to so many epochs every value gets a dot
+_DOTS = 16  # largest number of epochs for which every value is drawn as a dot
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line; `colour` is a number of the page's palette, None a gap."""
+    """One line of a chart."""
 
     name: str
-    values: Sequence[float | None]
-    colour: int
+    values: Sequence[float | None]  # one per epoch; None is a gap in the line
+    colour: int  # number of a colour of the style sheet, from 0
     dashed: bool = False
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A vertical line with a word on top."""
+    """A vertical line with a word at its top."""
 
-    at: float
+    at: float  # epoch
     text: str
-    strong: bool = False
+    strong: bool = False  # drawn solid instead of dotted
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """What is drawn beside the lines."""
+    """What a chart shows besides its lines."""
 
     moments: Sequence[Moment] = ()
-    shaded_after: float | None = None
-    back: tuple[float, float] | None = None  # an arrow along the top, from, to
-    level: tuple[float, str] | None = None  # a horizontal line and its name
+    shaded_after: float | None = None  # epoch from which on the background is shaded
+    back: tuple[float, float] | None = None  # an arrow from one epoch back to another
+    level: tuple[float, str] | None = None  # value of a horizontal line, and its name
 
 
 @dataclass(frozen=True)
 class _Scale:
+    """Maps the values `low` to `high` of an axis to the coordinates `start` to `end`."""
+
     low: float
     high: float
     start: float
@@ -69,7 +71,20 @@ def line_chart(
     limit: float | None = None,
     extra: Annotations | None = None,
 ) -> str:
-    """A figure with a legend, empty if there is nothing to draw; no value is above `limit`."""
+    """A figure with one line per series over the epochs, and a legend.
+
+    Args:
+        epochs: Numbers of the epochs.
+        series: The lines, each with one value per epoch.
+        title: Heading above the chart.
+        caption: Smaller text below the title.
+        decimals: Number of decimals in hover texts.
+        limit: Largest value on the y axis; None for no limit.
+        extra: What is drawn besides the lines.
+
+    Returns:
+        HTML, empty if no value is known.
+    """
     extra = extra or Annotations()
     known = [v for line in series for v in line.values if v is not None and math.isfinite(v)]
     if not epochs or not known:
@@ -96,8 +111,8 @@ def line_chart(
 def column_chart(
     values: Sequence[float], names: Sequence[str], *, title: str, caption: str = "", axis: str = ""
 ) -> str:
-    """Counts as columns."""
-    wide = 400  # it stands beside a table
+    """A figure with one column per count; `names` are the labels below the columns."""
+    wide = 400  # narrower than a line chart, because it is shown beside a table
     y = _y_scale(0.0, max([*values, 1.0]), pad=False)
     step = (wide - LEFT - RIGHT) / max(len(values), 1)
     base = y(y.low)
@@ -111,8 +126,8 @@ def column_chart(
             f'<text x="{middle:.1f}" y="{base + 16}" text-anchor="middle">{esc(name)}</text></g>'
         )
     parts.append(_axis_name(axis, wide))
-    told = ", ".join(f"{name}: {value:,.0f}" for name, value in zip(names, values, strict=True))
-    return _figure(title, caption, "", _svg(f"{title}. {told}", "".join(parts), wide))
+    summary = ", ".join(f"{name}: {value:,.0f}" for name, value in zip(names, values, strict=True))
+    return _figure(title, caption, "", _svg(f"{title}. {summary}", "".join(parts), wide))
 
 
 def _figure(title: str, caption: str, legend: str, drawing: str) -> str:
@@ -156,21 +171,21 @@ def _line(epochs: Sequence[int], line: Series, x: _Scale, y: _Scale) -> str:
 
 
 def _strips(epochs: Sequence[int], series: Sequence[Series], x: _Scale, decimals: int) -> str:
-    """Hover text for every epoch."""
+    """Invisible rectangles, one per epoch, that show the values as hover text."""
     step = abs(x(epochs[1]) - x(epochs[0])) if len(epochs) > 1 else WIDTH - LEFT - RIGHT
-    found = []
+    strips = []
     for i, epoch in enumerate(epochs):
-        told = [f"epoch {epoch}"]
-        told += [
+        lines = [f"epoch {epoch}"]
+        lines += [
             f"{line.name}: {value:.{decimals}f}"
             for line in series
             if (value := line.values[i]) is not None and _finite(value)
         ]
-        found.append(
+        strips.append(
             f'<rect class="strip" x="{x(epoch) - step / 2:.1f}" y="{TOP}" width="{step:.1f}"'
-            f' height="{HEIGHT - TOP - BOTTOM}"><title>{esc(chr(10).join(told))}</title></rect>'
+            f' height="{HEIGHT - TOP - BOTTOM}"><title>{esc(chr(10).join(lines))}</title></rect>'
         )
-    return "".join(found)
+    return "".join(strips)
 
 
 def _grid(x: _Scale, y: _Scale) -> str:
@@ -201,7 +216,8 @@ def _axis_name(name: str, width: int = WIDTH) -> str:
 
 def _moment(moment: Moment, x: _Scale) -> str:
     at = x(moment.at)
-    # the word stands where there is room, that of the weaker line on the far side of the other
+    # The words of a strong and a weak line get different sides and heights, so that they do not
+    # overlap.
     right = at < 0.65 * WIDTH if moment.strong else at < 0.2 * WIDTH
     anchor = "start" if right else "end"
     offset = 5 if anchor == "start" else -5
@@ -265,7 +281,7 @@ def _x_scale(epochs: Sequence[int]) -> _Scale:
     step = max(1, math.ceil(_step((last - first) / 8)))
     ticks = tuple(float(t) for t in range(first, last + 1) if t % step == 0 or t == first)
     if len(ticks) > 1 and ticks[1] - ticks[0] < 0.6 * step:
-        ticks = ticks[1:]  # 1 and 2 of 1, 2, 4, ... would touch
+        ticks = ticks[1:]  # of 1, 2, 4, ... the numbers 1 and 2 would touch
     return _Scale(first, last, LEFT + 6, WIDTH - RIGHT - 6, ticks)
 
 
@@ -283,7 +299,7 @@ def _y_scale(low: float, high: float, *, pad: bool = True, limit: float | None =
 
 
 def _step(rough: float) -> float:
-    """The next of 1, 2, 5, 10, ... at any scale."""
+    """The smallest of 1, 2 and 5 times a power of ten that is not below `rough`."""
     size = 10.0 ** math.floor(math.log10(rough))
     return next((m * size for m in (1, 2, 5) if m * size >= rough * 0.999), 10 * size)
 

@@ -1,4 +1,4 @@
-"""How training went: curves over epochs."""
+"""The sections of the page with curves over epochs: training, and pseudo-labels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COLOUR = {
     NetworkRole.AVERAGE: 3,
     NetworkRole.OTHER: 4,
 }
-Scored = Callable[[EpochRecord], Mapping[str, Summary]]  # of an epoch, by network
+Scored = Callable[[EpochRecord], Mapping[str, Summary]]  # the scores of an epoch, by network
 
 
 def training_curves(record: Record) -> str:
-    """Noisy and clean validation, and the loss."""
+    """The section with noisy and clean validation mAP, the losses and the main events."""
     if not record.history:
         return ""
     epochs = _epochs(record)
@@ -32,14 +32,14 @@ def training_curves(record: Record) -> str:
             epochs,
             _maps(record, _noisy, dashed=False),
             title="Noisy validation mAP",
-            caption="against the observed labels: all that training sees",
+            caption="scored on the observed labels, the only ones that training uses",
             extra=marks,
         ),
         line_chart(
             epochs,
             _maps(record, _clean, dashed=True),
             title="Clean validation mAP",
-            caption="against the true labels: recorded, never used",
+            caption="scored on the true labels: recorded, never used for training",
             extra=marks,
         ),
         line_chart(
@@ -57,7 +57,7 @@ def training_curves(record: Record) -> str:
 
 
 def pseudo_label_curves(record: Record) -> str:
-    """How well the method guessed what nobody looked at; empty if it keeps no guesses."""
+    """The section on the quality of pseudo-labels; empty if the method has none."""
     quality = [
         None if line.oracle is None else line.oracle.pseudo_labels for line in record.history
     ]
@@ -76,7 +76,7 @@ def pseudo_label_curves(record: Record) -> str:
         epochs,
         [Series(name, values, colour) for colour, (name, values) in enumerate(lines.items())],
         title="Quality of the pseudo-labels, %",
-        caption="on training images; precision, recall and F1 where nobody looked, at 0.5",
+        caption="on training images; precision, recall and F1 of classes not observed, at 0.5",
         limit=100,
         extra=marks,
     )
@@ -86,7 +86,7 @@ def pseudo_label_curves(record: Record) -> str:
         epochs,
         [Series("added", added, 2)],
         title="Labels added per image",
-        caption="pseudo-labels of at least 0.5 on classes nobody looked at",
+        caption="pseudo-labels of at least 0.5 for classes that were not observed",
         decimals=2,
         extra=Annotations(marks.moments, marks.shaded_after, marks.back, level),
     )
@@ -94,8 +94,8 @@ def pseudo_label_curves(record: Record) -> str:
         "pseudo-labels",
         "Pseudo-labels",
         f'<div class="charts">{first}{second}</div>',
-        lead="What the method believes of the labels it was never shown, judged by the true ones."
-        " Recorded, never used.",
+        lead="How well the labels that the method guesses for unobserved classes agree with the"
+        " true labels. This is recorded and never used for training.",
     )
 
 
@@ -104,24 +104,26 @@ def _epochs(record: Record) -> list[int]:
 
 
 def _story(record: Record) -> str:
-    """What happened when, in words."""
+    """The main events of the run as a list of sentences."""
     done = f"{len(record.history)} of {record.epochs} epochs" + (
         f", {duration(record.seconds / len(record.history))} each, validation included"
     )
-    told = [esc(done)]
+    sentences = [esc(done)]
     if record.story.sentence:
-        told.append(re.sub(r"(epoch) (\d+)", r"\1 <strong>\2</strong>", esc(record.story.sentence)))
-    for title, found, more in (
+        sentences.append(
+            re.sub(r"(epoch) (\d+)", r"\1 <strong>\2</strong>", esc(record.story.sentence))
+        )
+    for title, best, more in (
         ("noisy", _best(record, _noisy), ""),
-        ("clean", _best(record, _clean), "; training cannot know"),
+        ("clean", _best(record, _clean), "; training does not use it"),
     ):
-        if found:
-            values = [f"{name} {top:.1f} (epoch {when})" for name, (top, when) in found.items()]
-            told.append(esc(f"Best {title} mAP: {listed(values)}{more}"))
+        if best:
+            values = [f"{name} {top:.1f} (epoch {when})" for name, (top, when) in best.items()]
+            sentences.append(esc(f"Best {title} mAP: {listed(values)}{more}"))
     if record.twin is not None:
         one, other = map(record.shown, record.twin)
-        told.append(esc(f"The {one} network is the {other} here and is not shown twice"))
-    items = "".join(f"<li>{text}.</li>" for text in told)
+        sentences.append(esc(f"The {one} network equals the {other} here and is shown only once"))
+    items = "".join(f"<li>{text}.</li>" for text in sentences)
     return f'<div class="chart story"><strong>What happened</strong><ul>{items}</ul></div>'
 
 
@@ -135,22 +137,24 @@ def _clean(line: EpochRecord) -> Mapping[str, Summary]:
 
 def _best(record: Record, scored: Scored) -> dict[str, tuple[float, int]]:
     """Highest mAP of each network and the first epoch that had it."""
-    found: dict[str, tuple[float, int]] = {}
+    best: dict[str, tuple[float, int]] = {}
     for line in record.history:
         for name, scores in scored(line).items():
             value, shown = 100 * scores.mean_average_precision, record.shown(name)
-            if name in record.networks and value > found.get(shown, (-1.0, 0))[0]:
-                found[shown] = value, line.epoch
-    return found
+            if name in record.networks and value > best.get(shown, (-1.0, 0))[0]:
+                best[shown] = value, line.epoch
+    return best
 
 
 def _marks(record: Record) -> Annotations:
+    """The events that every chart marks, as the method describes them."""
     story = record.story
     moments = [Moment(one.epoch, one.text, one.strong) for one in story.milestones]
     return Annotations(moments, shaded_after=story.second_stage_after, back=story.back)
 
 
 def _maps(record: Record, scored: Scored, *, dashed: bool) -> list[Series]:
+    """One line of mAP in per cent for every network."""
     lines = [scored(line) for line in record.history]
     return [
         Series(
@@ -165,13 +169,14 @@ def _maps(record: Record, scored: Scored, *, dashed: bool) -> list[Series]:
 
 
 def _losses(record: Record) -> list[Series]:
-    names: dict[str, None] = {}  # a set that keeps its order
+    """One line for every part of the loss, and one for their sum."""
+    names: dict[str, None] = {}  # used as an ordered set
     for line in record.history:
         names.update(dict.fromkeys(line.losses))
     series = {name: [line.losses.get(name) for line in record.history] for name in names}
     parts = [name for name in series if name != "total"]
     if len(parts) == 1 and series[parts[0]] == series.get("total"):
-        del series["total"]  # a loss of one part is that part
+        del series["total"]  # the sum of a single part is the part itself
     order = {"total": 5} | {name: i for i, name in enumerate(parts)}
     return [
         Series(name.replace("_", " "), values, order[name] % 6, dashed=name == "total")
@@ -180,6 +185,7 @@ def _losses(record: Record) -> list[Series]:
 
 
 def _missing_per_image(record: Record) -> float | None:
+    """Mean number of true labels per training image that were not observed; None if unknown."""
     labels = record.labels
     if labels is None or labels.flip_rates is None or not labels.images.train:
         return None

@@ -1,4 +1,4 @@
-"""Pictures with what is on them, what was seen of it, and what the network says."""
+"""The section of the page that shows images with their observed, true and predicted labels."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ from numpy.typing import NDArray
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError
 from adagc.images.pictures import TINY, limits, thumbnails
-from adagc.report.html import esc, section
+from adagc.report.html import esc, note, section
 from adagc.report.record import Record
 
 EACH = 6  # pictures in each of random, best, typical and worst
-TRAINING = 12
-_LONG = 32  # characters of a class name on a chip
-_MANY = 12  # chips on a card, beyond which the least certain wait in the hover text
+TRAINING = 12  # training images
+# A chip is the small box with one label; a card is an image with its chips.
+_LONG = 32  # largest number of characters of a class name on a chip
+_MANY = 12  # largest number of chips on a card; of further ones only the number is shown
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of the images of a collection, rows as there, and of the network."""
+    """Labels of all images of a collection, the range for pictures, and the model's thresholds."""
 
     observed: NDArray[np.int8]  # (N, C)
-    truth: NDArray[np.bool_] | None
-    limits: NDArray[np.float64] | None  # how to stretch the pictures
-    thresholds: NDArray[np.float32]  # (C,) of the model
+    truth: NDArray[np.bool_] | None  # (N, C)
+    limits: NDArray[np.float64] | None  # darkest and brightest value shown; see `limits`
+    thresholds: NDArray[np.float32]  # (C,) probabilities from which on a class is predicted
 
     def decided(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Which classes are predicted, of probabilities (..., C)."""
+        """(..., C) which classes are predicted, given the probabilities (..., C)."""
         return np.asarray(values >= self.thresholds)
 
 
-def gallery_section(record: Record, collection: Collection, *, seed: int = 0) -> str:
-    """Test images, or validation images without a test, and training images."""
+def gallery_section(
+    record: Record, collection: Collection, *, seed: int = 0, remark: str = ""
+) -> str:
+    """The section with test and training images; validation images if there was no test.
+
+    `remark` is shown above the pictures.
+    """
     images = collection.images
     if not images.is_image or not record.run.finished:
         return ""
@@ -48,11 +54,12 @@ def gallery_section(record: Record, collection: Collection, *, seed: int = 0) ->
     parts.append(
         _panel(
             "Training images",
-            "what was observed (◉), what is there, and what the network makes of it",
+            "with observed labels (◉) and the predictions of the network",
             _cards(record, collection, known, rows, _predict(record, collection, rows)),
         )
     )
-    return section("pictures", "Pictures", _key(known), *parts)
+    above = note(remark) if remark else ""
+    return section("pictures", "Pictures", above, _key(known), *parts)
 
 
 def _judged(
@@ -61,7 +68,7 @@ def _judged(
     known: _Known,
     generator: np.random.Generator,
 ) -> list[str]:
-    """Panels of images the network was not trained on."""
+    """Panels with images that the network was not trained on."""
     tested = _saved(record, collection)
     if tested is None or known.truth is None:
         rows = _labelled(collection, known, "val")
@@ -76,7 +83,7 @@ def _judged(
         (
             ("At random", f"drawn from all {len(rows):,} test images"),
             ("Among the best", "drawn from the 15 % with the highest F1"),
-            ("Typical", "drawn from the middle fifth"),
+            ("Typical", "drawn from the middle fifth by F1"),
             ("Among the worst", "drawn from the 15 % with the lowest F1"),
         ),
         pick(f1, generator),
@@ -89,8 +96,12 @@ def _judged(
 
 
 def pick(f1: NDArray[np.float64], generator: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Some of all, of the best, of the middle and of the worst images, none of them twice."""
-    # shuffled first, so that equal values come in no particular order
+    """Draw images from all, from the best, from the middle and from the worst, none twice.
+
+    Returns:
+        Four arrays of row numbers, each sorted by F1 from high to low.
+    """
+    # Shuffled first, so that images with equal F1 are in random order.
     order = generator.permutation(len(f1))
     order = order[np.argsort(-f1[order], kind="stable")]
     count = len(order)
@@ -101,19 +112,19 @@ def pick(f1: NDArray[np.float64], generator: np.random.Generator) -> list[NDArra
         order[round(0.4 * count) : round(0.6 * count)],
         order[max(count - edge, 0) :],
     )
-    found: list[NDArray[np.int64]] = []
+    drawn: list[NDArray[np.int64]] = []
     free = np.ones(count, dtype=np.bool_)
     for pool in pools:
         left = pool[free[pool]]
         chosen = generator.choice(left, min(EACH, len(left)), replace=False)
         chosen = chosen[np.argsort(-f1[chosen], kind="stable")]
         free[chosen] = False
-        found.append(chosen)
-    return found
+        drawn.append(chosen)
+    return drawn
 
 
 def image_f1(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(N,) F1 over the labels of each image; 1 where both sides are empty."""
+    """(N,) F1 over the labels of each image; 1 if no label is true and none is predicted."""
     hits = (truth & predicted).sum(axis=1)
     total = truth.sum(axis=1) + predicted.sum(axis=1)
     return np.where(total > 0, 2 * hits / np.maximum(total, 1), 1.0)
@@ -155,23 +166,26 @@ def _cards(
 def _chips(
     classes: tuple[str, ...],
     p: NDArray[np.float32],
-    said: NDArray[np.bool_],
+    predicted: NDArray[np.bool_],
     truth: NDArray[np.bool_] | None,
     observed: NDArray[np.int8],
 ) -> str:
-    """Observed first, then right, missed and wrong, the most certain first in each."""
+    """Chips of one image: observed labels, then right, missed and wrong predictions.
+
+    In each group the most probable comes first.
+    """
     ranked: list[tuple[int, float, str]] = []
     for c, name in enumerate(classes):
         chance = f"{100 * float(p[c]):.0f} %"
         if truth is None:
-            if not said[c]:
+            if not predicted[c]:
                 continue
             kind, sign, word, rank = "said", "•", "predicted", 1
-        elif said[c] and truth[c]:
+        elif predicted[c] and truth[c]:
             kind, sign, word, rank = "right", "✓", "right", 1
         elif truth[c]:
             kind, sign, word, rank = "missed", "○", "missed", 2
-        elif said[c]:
+        elif predicted[c]:
             kind, sign, word, rank = "wrong", "✗", "wrong", 3
         else:
             continue
@@ -196,11 +210,12 @@ def _chips(
 
 
 def _short(name: str) -> str:
-    """As much of a class name as a chip can carry; the rest is in its hover text."""
+    """A class name, shortened to fit on a chip; the hover text has the whole name."""
     return name if len(name) <= _LONG else f"{name[: _LONG - 1].rstrip(' ,')}…"
 
 
 def _key(known: _Known) -> str:
+    """The legend of the chips."""
     kinds = [("seen", "◉", "observed")]
     if known.truth is None:
         kinds.append(("said", "•", "predicted"))
@@ -216,15 +231,16 @@ def _key(known: _Known) -> str:
 def _thresholds(record: Record) -> NDArray[np.float32]:
     from adagc.models import read_description
 
-    # In single precision, like the probabilities that they are compared with.
+    # Single precision, like the probabilities that they are compared with.
     return np.array(read_description(record.run.folder).thresholds, dtype=np.float32)
 
 
 def _observed(record: Record, collection: Collection) -> NDArray[np.int8]:
+    """(N, C) observed labels of the run: those of the collection if they are the same."""
     from adagc.labels import match, read_labels
 
-    known, noted = collection.observed, record.labels
-    if known is not None and noted is not None and known.hash == noted.hash:
+    opened, recorded = collection.observed, record.labels
+    if opened is not None and recorded is not None and opened.hash == recorded.hash:
         assert collection.observed_values is not None
         return collection.observed_values
     table = read_labels(record.run.path("labels.csv"), classes=collection.classes)
@@ -232,6 +248,7 @@ def _observed(record: Record, collection: Collection) -> NDArray[np.int8]:
 
 
 def _labelled(collection: Collection, known: _Known, split: str) -> NDArray[np.int64]:
+    """The images of a split that have an observed label."""
     rows = np.asarray(collection.splits.get(split, ()), dtype=np.int64)
     return rows[(known.observed[rows] > 0).any(axis=1)]
 
@@ -239,22 +256,28 @@ def _labelled(collection: Collection, known: _Known, split: str) -> NDArray[np.i
 def _saved(
     record: Record, collection: Collection
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-    """Rows and saved probabilities of the test images, if they fit this collection."""
-    from adagc.training.experiment import predictions_of
+    """Rows and saved probabilities of the test images; None if the run was not tested."""
+    from adagc.training.inputs import rows_of_split
+    from adagc.training.scoring import images_of, predictions_of
 
-    rows = np.asarray(collection.splits.get("test", ()), dtype=np.int64)
-    if record.final is None or not len(rows):
+    if record.final is None or not len(collection.splits.get("test", ())):
         return None
+    rows = rows_of_split(record.run, collection, "test")
     values = predictions_of(record.run).get(f"{record.networks[0]}-last")
-    if values is None or values.shape != (len(rows), len(collection.classes)):
-        raise AdagcError("the saved predictions belong to other test images")
+    names = images_of(record.run)  # unknown if an older version tested the run
+    same = names is None or names == tuple(collection.images.names[row] for row in rows.tolist())
+    if values is None or values.shape != (len(rows), len(collection.classes)) or not same:
+        raise AdagcError(
+            "the saved predictions are not of these test images: run  adagc evaluate"
+            f" {record.run}  and write the report again"
+        )
     return rows, values
 
 
 def _predict(
     record: Record, collection: Collection, rows: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """The deployed network on these few images."""
+    """(rows, C) probabilities that the deployed network predicts for these images."""
     from adagc.inference import predict
     from adagc.models import load_model
     from adagc.training.network import suited
@@ -265,7 +288,7 @@ def _predict(
     images = suited(collection.images, plain=model.spec.is_plain, head=model.spec.head)
     if tuple(model.spec.shape) != tuple(images.shape):
         raise AdagcError(
-            f"the network takes images of {tuple(model.spec.shape)}, these are"
+            f"the network takes images of shape {tuple(model.spec.shape)}, but these have shape"
             f" {tuple(images.shape)}"
         )
     return predict(model, images, rows)

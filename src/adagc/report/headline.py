@@ -1,7 +1,7 @@
-"""The result in plain words.
+"""The result of a run in words.
 
-Always the deployed network after the last epoch, whichever row of the table happens to be best: a
-sentence that picks its number on the test set would be a lie.
+The headline is always that of the deployed network after the last epoch, even if another row of the
+table is better: choosing the best number on the test set would overstate the result.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from statistics import fmean
 from adagc.datasets.registry import DEFAULT, find, names
 from adagc.report.html import listed
 from adagc.report.record import Record
+from adagc.training import views
 
 
 def data_name(record: Record) -> str:
-    """The data set in a few words; of a path its last part only."""
+    """The title of the data set, or the last part of its path for data of one's own."""
     kind, root = record.settings.data or DEFAULT, record.settings["root"]
     if kind not in names():
-        return kind  # of a package that is not installed here
+        return kind  # registered by a plug-in that is not loaded here
     entry = find(kind)
     return Path(root).name if root and entry.named_by_root else entry.title
 
 
 def supervision(record: Record) -> str:
-    """What was shown of the labels: "one label per image"."""
+    """Which labels training used, in a few words, such as "one label per image"."""
     if record.clean:
         return "all true labels of every image"
     if record.labels is None or not record.labels.images.train:
@@ -35,7 +36,7 @@ def supervision(record: Record) -> str:
 
 
 def headline(record: Record) -> str:
-    """One sentence on this run alone."""
+    """One sentence with the main score of this run."""
     if record.scores is not None and record.final is not None:
         return (
             f"{record.method} reaches {100 * record.final.mean_average_precision:.1f} mAP on"
@@ -59,56 +60,74 @@ def headline(record: Record) -> str:
 
 
 def comparison(record: Record, others: Sequence[Record]) -> str:
-    """How it stands among runs tested on the same images; empty without any."""
-    if record.final is None:
+    """The scores of other runs tested on the same images, in a sentence or two; empty without any.
+
+    Like is compared with like: trained networks with trained networks, which is what the headline
+    is about, and then averages with averages, as far as the runs have them.
+    """
+    sentences = (
+        _compared(record, others, view) for view in (views.VIEWS["network-last"], views.DEFAULT)
+    )
+    return " ".join(filter(None, sentences))
+
+
+def _compared(record: Record, others: Sequence[Record], view: views.View) -> str:
+    """This run and others in one view; empty if there is nothing to compare with."""
+    own = record.score(view)
+    if own is None:
         return ""
     means: dict[str, list[float]] = {}
     bounds: list[float] = []
     for other in others:
-        if other.final is not None and record.same_test(other):
-            value = 100 * other.final.mean_average_precision
+        value = other.score(view)
+        if value is not None and record.same_test(other):
             bounds.append(value) if other.clean else means.setdefault(other.method, []).append(
                 value
             )
-    said = [f"{name} {fmean(values):.1f}{_of(values)}" for name, values in means.items()]
+    parts = [f"{name} {fmean(values):.1f}{_of(values)}" for name, values in means.items()]
     if bounds:
-        said.append(f"clean labels {fmean(bounds):.1f}{_of(bounds)}")
-    if not said:
+        parts.append(f"clean labels {fmean(bounds):.1f}{_of(bounds)}")
+    if not parts:
         return ""
-    mine = 100 * record.final.mean_average_precision
-    return f"Compared with {', '.join(said)}{_gap(record, mine, means.get('AN'), bounds)}."
+    kind = f"{view.networks[0].upper()}{view.networks[1:]}"
+    gap = _gap(record, own, means.get("AN"), bounds)
+    return f"{kind}: {record.method} {own:.1f}, compared with {', '.join(parts)}{gap}."
 
 
 def _of(values: Sequence[float]) -> str:
     return f" (mean of {len(values)} runs)" if len(values) > 1 else ""
 
 
-def _gap(
-    record: Record, mine: float, naive: Sequence[float] | None, bounds: Sequence[float]
-) -> str:
-    """Share of the way from assuming negatives to clean labels."""
+def _gap(record: Record, own: float, naive: Sequence[float] | None, bounds: Sequence[float]) -> str:
+    """How much of the difference between AN and training with clean labels this run makes up.
+
+    AN takes unobserved labels for negatives, so it is the natural lower end. All three scores are
+    of the same view.
+    """
     if not naive or not bounds or record.clean or record.method == "AN":
         return ""
     low, high = fmean(naive), fmean(bounds)
     if high <= low:
         return ""
-    if mine < low:
-        return f": {low - mine:.1f} points below AN"
-    return f": {100 * (mine - low) / (high - low):.0f} % of the gap closed"
+    if own < low:
+        return f": {low - own:.1f} points below AN"
+    return (
+        f": {100 * (own - low) / (high - low):.0f} % of the gap between AN and clean labels closed"
+    )
 
 
 def caveats(record: Record, others: Sequence[Record]) -> list[str]:
-    """What keeps the compared runs from being the same but for the method."""
-    found = []
+    """One sentence for each compared run that differs from this one in more than the method."""
+    sentences = []
     for other in others:
         name = f"{other.method} ({other.run.folder.name})"
         if other.final is None:
-            found.append(f"{name} has no test scores and is left out.")
+            sentences.append(f"{name} has no test scores and is left out.")
             continue
         if not record.same_test(other):
-            found.append(f"{name} was tested on other images or classes: do not compare.")
+            sentences.append(f"{name} was tested on other images or classes: do not compare.")
             continue
         differences = record.differences(other)
         if differences:
-            found.append(f"{name} differs in {listed(differences)}.")
-    return found
+            sentences.append(f"{name} differs in {listed(differences)}.")
+    return sentences

@@ -1,4 +1,4 @@
-"""The little HTML that the sections share; whatever comes from data goes through `esc`."""
+"""Pieces of HTML that several sections use; all text that comes from data is escaped by `esc`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable, Sequence
 
 
 def esc(value: object) -> str:
-    """Text that is safe between tags and inside quoted attributes."""
+    """A value as text that is safe between tags and inside quoted attributes."""
     return html.escape(str(value), quote=True)
 
 
 def section(anchor: str, heading: str, *parts: str, lead: str = "") -> str:
-    """A part of the page with its heading; `lead` and `parts` are HTML."""
+    """A section of the page with its heading; `lead`, an introduction, and `parts` are HTML."""
     intro = f'<p class="lead">{lead}</p>' if lead else ""
     body = "\n".join(part for part in parts if part)
     return f'<section id="{anchor}"><h2>{esc(heading)}</h2>{intro}\n{body}\n</section>'
 
 
 def note(text: str) -> str:
-    """A sentence set apart: something is missing, or to be known."""
+    """A sentence in a box, for something that is missing or important."""
     return f'<p class="note">{esc(text)}</p>'
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Terms and what they are; the values are HTML."""
+    """A list of terms, which are text, and their values, which are HTML."""
     rows = "".join(f"<div><dt>{esc(term)}</dt><dd>{value}</dd></div>" for term, value in pairs)
     return f'<dl class="facts">{rows}</dl>'
 
@@ -37,13 +37,13 @@ def table(
     style: str = "",
     foot: Iterable[str] = (),
 ) -> str:
-    """A table that scrolls sideways on its own when the window is narrow.
+    """A table that can be scrolled sideways when the window is narrow.
 
     Args:
         head: Cells of the header row, HTML.
         rows: Complete <tr> elements.
-        label: What it shows, for those who do not see it.
-        style: Class of the table.
+        label: What the table shows, for screen readers.
+        style: CSS class of the table.
         foot: Complete <tr> elements below a rule.
     """
     cells = "".join(f'<th scope="col">{cell}</th>' for cell in head)
@@ -60,7 +60,7 @@ def table(
 def bar(
     share: float, *, style: str = "", tick: float | None = None, dot: float | None = None
 ) -> str:
-    """A horizontal bar from 0 to 1, perhaps with a tick and a marker on the same scale."""
+    """A horizontal bar of length `share` (0 to 1), with an optional tick and dot on that scale."""
     extra = ""
     if tick is not None:
         extra += f'<i class="tick" style="left:{_percent(tick)}"></i>'
@@ -77,12 +77,12 @@ def _percent(share: float) -> str:
 
 
 def clamped(name: str) -> str:
-    """A name of any length in two lines, whole in the hover text."""
+    """A name, cut off after two lines; the hover text has the whole name."""
     return f'<span class="clamp" title="{esc(name)}">{esc(name)}</span>'
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """A time in seconds, minutes or hours: 4.2 s, 3 min 05 s, 2 h 10 min."""
     whole = round(seconds)
     if seconds < 9.5:
         return f"{seconds:.1f} s"
@@ -94,7 +94,7 @@ def duration(seconds: float) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """a, b and c."""
+    """Words as a list in a sentence: a, b and c."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,10 +1,12 @@
-"""The page as a whole."""
+"""Write the report page of a run."""
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from adagc.report.record import Record
 from adagc.report.tables import class_section, noise_section, score_section
 from adagc.training.runs import Run
 
+log = logging.getLogger(__name__)
+_OTHER = "These may be other images than those of the run, with the same names (--other-data)."
+
 
 def write_report(
     run: Run,
@@ -30,24 +35,29 @@ def write_report(
     out: Path | None = None,
     collection: Collection | None = None,
     title: str | None = None,
+    root: str | None = None,
+    other_data: bool = False,
 ) -> Path:
-    """Write one HTML file that needs nothing else: no network, no script, no other file.
+    """Write one HTML file that needs nothing else: no internet, no script, no other file.
 
-    Whatever a run lacks (an end, clean labels, pictures) is left out of the page or said on it.
+    A run may be unfinished or have no clean labels or pictures; the page says so, or leaves the
+    section out.
 
     Args:
-        run: The run to tell of.
+        run: The run that the page is about.
         against: Runs to compare it with; those tested on other images are shown with a warning.
-        out: The file, or a folder for report.html; the run folder by default.
-        collection: The data set, if it is open already; else it is opened for the pictures.
-        title: Heading of the page.
+        out: File to write, or an existing folder for report.html; the run folder by default.
+        collection: The data set, if it is open already; otherwise it is opened for the pictures.
+        title: Heading of the page; method and data set by default.
+        root: Folder of the images, if they have moved since training.
+        other_data: Show pictures even if the images are not those of the run; the page says so.
 
     Returns:
-        The file written.
+        Path of the file.
     """
     record = Record.of(run)
     others = [Record.of(other) for other in against if not _same(other, run)]
-    pictures, collection = _pictures(record, collection)
+    pictures, collection = _pictures(record, collection, root, other_data=other_data)
     sections = [
         score_section(record, others),
         training_curves(record),
@@ -70,8 +80,8 @@ def write_report(
 
 def _document(title: str, body: str) -> str:
     style = resources.files("adagc.report").joinpath("style.css").read_text(encoding="utf-8")
-    # The policy makes the browser keep the promise of the docstring; the empty icon saves it from
-    # asking a server for one.
+    # The policy forbids the browser to load anything else, as `write_report` promises; the empty
+    # icon keeps it from asking a server for one.
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -88,23 +98,24 @@ def _same(one: Run, other: Run) -> bool:
 
 
 def _contents(sections: Sequence[str]) -> str:
-    """Links to the sections that are there."""
-    found = [re.match(r'<section id="([^"]+)"><h2>(.*?)</h2>', part) for part in sections]
-    links = "".join(f'<a href="#{hit[1]}">{hit[2]}</a>' for hit in found if hit)
+    """Links to the sections of the page."""
+    headings = [re.match(r'<section id="([^"]+)"><h2>(.*?)</h2>', part) for part in sections]
+    links = "".join(f'<a href="#{hit[1]}">{hit[2]}</a>' for hit in headings if hit)
     return f'<nav aria-label="Sections">{links}</nav>'
 
 
 def _header(
     record: Record, others: Sequence[Record], heading: str, collection: Collection | None
 ) -> str:
+    """The top of the page: result, comparison, facts and options."""
     beside = comparison(record, others)
     lines = f'<p class="headline">{esc(headline(record))}</p>'
     if beside:
         lines += f'<p class="beside">{esc(beside)}</p>'
     if not record.run.finished:
         lines += note("This run is not finished: adagc train --resume continues it.")
-    said = collection.notes if collection else ()
-    remarks = "".join(f'<p class="small">{esc(text)}</p>' for text in said)
+    notes = collection.notes if collection else ()
+    remarks = "".join(f'<p class="small">{esc(text)}</p>' for text in notes)
     return (
         f"<header><h1>{esc(heading)}</h1>{lines}{facts(_facts(record, collection))}{remarks}"
         f"{_options(record)}</header>"
@@ -112,54 +123,56 @@ def _header(
 
 
 def _facts(record: Record, collection: Collection | None) -> list[tuple[str, str]]:
+    """Method, data, labels, network and time as pairs of a term and its value."""
     settings, labels = record.settings, record.labels
     telling = ", ".join(f"{_word(k)} {_value(v)}" for k, v in record.telling_options.items())
-    found = [("Method", _pair(record.method, telling))]
+    pairs = [("Method", _pair(record.method, telling))]
     about = collection.description if collection and collection.description else settings.data
-    found.append(("Data", _pair(data_name(record), about)))
+    pairs.append(("Data", _pair(data_name(record), about)))
     source, details = settings["scheme"], []
     if labels is not None:
         images = labels.images
-        left = f"{images.left_out:,} without a label left out" if images.left_out else ""
         counts = f"{images.train:,} / {images.val:,} / {images.test:,}"
-        found.append(("Images, train / val / test", _pair(counts, left)))
+        left = f"{images.left_out:,} images without a label are left out" if images.left_out else ""
+        kinds = "; ".join(part for part in (images.kinds, left) if part)
+        pairs.append(("Images, train / val / test", _pair(counts, kinds)))
         source = labels.source or source
         details = [f"seed {labels.seed}"] if labels.seed is not None else []
         details.append(f"hash {labels.hash[:12]}")
-    found += _input(record, collection)
-    said = supervision(record) + (f", {source}" if source else "")
-    found.append(("Labels", _pair(said, ", ".join(details))))
+    pairs += _input(record, collection)
+    observed = supervision(record) + (f", {source}" if source else "")
+    pairs.append(("Labels", _pair(observed, ", ".join(details))))
     steps = f"batch {settings['batch_size']}, learning rate {settings['learning_rate']}"
     length = (
         f"{len(record.history)} of {record.epochs}" if not record.run.finished else record.epochs
     )
-    found.append(("Epochs", _pair(length, f"{steps}, seed {settings['seed']}")))
+    pairs.append(("Epochs", _pair(length, f"{steps}, seed {settings['seed']}")))
     device = record.environment.get("cuda") or record.environment.get("processor", "")
-    found.append(("Time", _pair(duration(record.seconds), device)))
-    return found
+    pairs.append(("Time", _pair(duration(record.seconds), device)))
+    return pairs
 
 
 def _input(record: Record, collection: Collection | None) -> list[tuple[str, str]]:
-    """Bands and network, from the saved model or else from the open data."""
+    """Bands and network, from the saved model or, if there is none yet, from the open data."""
     spec, settings = record.spec, record.settings
     given = spec or (collection.images if collection else None)
     shape, bands = ((), ()) if given is None else (given.shape, given.bands)
-    found = []
+    pairs = []
     if len(shape) == 3:
         named = ", ".join(bands)
         size = f"{shape[2]} × {shape[1]} pixels"
-        found.append(("Bands", _pair(f"{len(bands)}, {size}", named)))
+        pairs.append(("Bands", _pair(f"{len(bands)}, {size}", named)))
     elif shape:
-        found.append(("Features", _pair(shape[0], "")))
+        pairs.append(("Features", _pair(shape[0], "")))
     weights = settings["weights"] if spec is None else spec.weights
     backbone = settings["backbone"] if spec is None else spec.backbone
-    begun = "from random weights" if weights == "none" else f"weights: {_bare(weights)}"
-    found.append(("Network", _pair(backbone, begun)))
-    return found
+    initial = "from random weights" if weights == "none" else f"weights: {_bare(weights)}"
+    pairs.append(("Network", _pair(backbone, initial)))
+    return pairs
 
 
 def _options(record: Record) -> str:
-    """Every option of the method, folded away."""
+    """All options of the method, hidden until the reader unfolds them."""
     if not record.options:
         return ""
     pairs = [(_word(name), esc(_value(value))) for name, value in record.options.items()]
@@ -168,44 +181,54 @@ def _options(record: Record) -> str:
     )
 
 
-def _pictures(record: Record, collection: Collection | None) -> tuple[str, Collection | None]:
-    """The gallery, or one line on why there is none; and the collection if it could be opened."""
+def _pictures(
+    record: Record, collection: Collection | None, root: str | None, *, other_data: bool
+) -> tuple[str, Collection | None]:
+    """The gallery, or one line that says why there is none; and the collection if it is open."""
     if collection is None and not record.run.finished:
-        return "", None  # nothing to show yet, so opening may wait
-    from adagc.training.experiment import config_of, open_configured
+        return "", None  # there is nothing to show yet, so the data need not be opened
+    from adagc.training.inputs import check_same_data, config_of, open_configured
 
     try:
-        collection = collection or open_configured(config_of(record.run))
-        return gallery_section(record, collection), collection
+        if collection is None:
+            config = config_of(record.run)
+            collection = open_configured(replace(config, root=root or config.root))
+            if not other_data:
+                check_same_data(record.run, collection)
+        return gallery_section(record, collection, remark=_OTHER if other_data else ""), collection
     except (AdagcError, OSError) as error:
         kind = record.settings.data
         resizes = kind not in names() or "size" in find(kind).options
         if not resizes and record.spec is not None and not record.spec.is_image:
-            return "", collection  # embeddings have no pictures, wherever they are
+            return "", collection  # embeddings have no pictures, so the error does not matter
         text = f"The pictures could not be shown: {str(error).rstrip('.')}."
+        log.warning(text)
         return section("pictures", "Pictures", note(text)), collection
 
 
 def _reproduce(record: Record) -> str:
+    """The section with the command that repeats the run, and the versions that were used."""
     folder = record.run.folder
     again = folder.with_name(f"{folder.name}-again")
     config = shlex.quote((folder / "config.yaml").as_posix())
     command = f"adagc train --config {config} --out {shlex.quote(again.as_posix())}"
-    seen: dict[str, Any] = {**record.environment, **record.environment.get("packages", {})}
-    names = [name for name, value in seen.items() if value and not isinstance(value, dict)]
-    pairs = [(name, esc(seen[name])) for name in names]
+    versions: dict[str, Any] = {**record.environment, **record.environment.get("packages", {})}
+    names = [name for name, value in versions.items() if value and not isinstance(value, dict)]
+    pairs = [(name, esc(versions[name])) for name in names]
     if record.labels is not None:
         pairs.append(("observed labels, SHA-256", f"<code>{esc(record.labels.hash)}</code>"))
     return section(
         "reproduce",
-        "Do it again",
+        "Reproduce this run",
         f"<pre><code>{esc(command)}</code></pre>",
         facts(pairs),
-        lead="Same settings, same seeds; on the same versions and hardware, the same numbers.",
+        lead="This command trains again with the same settings and seeds. With the same versions"
+        " and hardware it gives the same numbers.",
     )
 
 
 def _pair(main: object, detail: object) -> str:
+    """A value with a detail in small letters, as HTML."""
     small = f" <small>{esc(detail)}</small>" if detail else ""
     return f"<span>{esc(main)}</span>{small}"
 
@@ -223,4 +246,5 @@ def _value(value: Any) -> str:
 
 
 def _bare(weights: object) -> str:
+    """The last part of a path; a name stays as it is."""
     return Path(str(weights)).name

@@ -1,4 +1,4 @@
-"""What a run folder tells, as far as the run has come."""
+"""Read from a run folder what the report shows, whether or not the run is finished."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from adagc.training.records import (
     TestRecord,
 )
 from adagc.training.runs import Run
+from adagc.training.views import View
 from adagc.types import NetworkRole, Scores, Story, Verdict, in_order, with_role
 
-# What decides which images are tested; paths count by their last part, as data may be moved.
+# Settings that decide which images are tested; of paths only the last part is compared, because
+# data may be moved.
 _TEST = ("data", "root", "split", "split_seed", "scenes", "truth")
-# Differences between two runs that need no mention beside a comparison.
+# Settings whose differences between two runs are not mentioned.
 _SILENT = frozenset({"cache", "accelerator", "oracle", "precision", "absent", *_TEST})
 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything in a run folder that the page shows; what is not there yet is None or empty."""
+    """Everything in a run folder that the page shows; what does not exist yet is None or empty."""
 
     run: Run
     settings: RunSettings
@@ -38,149 +40,157 @@ class Record:
     labels: LabelSummary | None
     scores: TestRecord | None
     environment: Mapping[str, Any]
-    spec: ModelSpec | None  # of a finished run
+    spec: ModelSpec | None  # None until the run is finished
 
     @classmethod
     def of(cls, run: Run) -> Record:
-        """Read what is there."""
+        """Read the files of a run."""
         run = Run.open(run.folder)
-        known = run.exists("environment.json")
+        has_environment = run.exists("environment.json")
         return cls(
             run=run,
             settings=run.settings,
             history=tuple(run.history),
             labels=run.labels,
             scores=run.scores,
-            environment=run.read_json("environment.json") if known else {},
+            environment=run.read_json("environment.json") if has_environment else {},
             spec=read_description(run.folder).spec if run.finished else None,
         )
 
     @property
     def method(self) -> str:
-        """Its title, as tables print it."""
+        """The title of the method, as tables print it."""
         return self.settings.method
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """All hyper-parameters of the method."""
+        """All options of the method."""
         return self.settings.options
 
     @property
     def telling_options(self) -> Mapping[str, Any]:
-        """Those worth naming: what one tunes, and what is not as usual."""
-        found = _method_class(self.method)
-        if found is None:
+        """The options worth naming: those that one tunes, and those not at their default."""
+        method = _method_class(self.method)
+        if method is None:
             return self.options
-        known = read(found)
+        known = read(method)
         return {
             name: value
             for name, value in self.options.items()
-            if name in found.grid or name not in known or value != known[name].default
+            if name in method.grid or name not in known or value != known[name].default
         }
 
     @property
     def clean(self) -> bool:
-        """Whether training saw all true labels: a bound for the others, not a rival."""
-        found = _method_class(self.method)
-        return self.settings["scheme"] == "clean" or (found is not None and "truth" in found.needs)
+        """Whether training used all true labels, so that its score is an upper bound for others."""
+        method = _method_class(self.method)
+        needs_truth = method is not None and "truth" in method.needs
+        return self.settings["scheme"] == "clean" or needs_truth
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names, in the order of all tables of the run."""
+        """Names of the classes, in the order of all arrays of the run."""
         source = self.labels or self.scores
         return () if source is None else source.classes
 
     @property
     def epochs(self) -> int:
-        """How many were asked for."""
+        """Number of epochs that the run was asked to train."""
         return int(self.settings["epochs"] or len(self.history))
 
     @property
     def seconds(self) -> float:
-        """Time spent on training and validation."""
+        """Time in seconds spent on training and validation."""
         return sum(line.seconds for line in self.history)
 
     @cached_property
     def roles(self) -> dict[str, NamedRole]:
-        """Of every network that the history or the test knows, the deployed one first."""
-        found = {name: one for line in self.history for name, one in line.roles.items()}
+        """Role and title of every network in the history or the test, the deployed one first."""
+        roles = {name: one for line in self.history for name, one in line.roles.items()}
         for name, one in {} if self.scores is None else self.scores.networks.items():
-            found.setdefault(name, NamedRole(one.role, one.title))
-        return {name: found[name] for name in in_order(found)}
+            roles.setdefault(name, NamedRole(one.role, one.title))
+        return {name: roles[name] for name in in_order(roles)}
 
     @property
     def final(self) -> Scores | None:
         """Test scores of the deployed network after the last epoch; None without a test."""
         return None if self.scores is None else self.scores.final
 
+    def score(self, view: View) -> float | None:
+        """Test mAP in per cent in this view; None without a test or without such a network."""
+        scores = None if self.scores is None else view.scores(self.scores.networks)
+        return None if scores is None else 100 * scores.mean_average_precision
+
     @cached_property
     def story(self) -> Story:
-        """What the method's last status means."""
-        found = _method_class(self.method)
-        if found is None or not self.history:
+        """What happened during training, as the method explains its last status."""
+        method = _method_class(self.method)
+        if method is None or not self.history:
             return Story()
         back = any(line.verdict is Verdict.RESTORE for line in self.history)
-        return found.story(self.history[-1].status, went_back=back)
+        return method.story(self.history[-1].status, went_back=back)
 
     @cached_property
     def twin(self) -> tuple[str, str] | None:
-        """An average that is another network under a second name, and that network.
+        """The name of the averaged network and of another network that is equal to it, if one is.
 
-        They are the same where a method keeps an average of its own with equal momentum.
+        They are equal if a method keeps an average of its own with the same momentum.
         """
-        own, other = (
+        average, other = (
             with_role(self.roles, role) for role in (NetworkRole.AVERAGE, NetworkRole.TEACHER)
         )
         noisy = [line.noisy for line in self.history]
-        if own is None or other is None or not noisy:
+        if average is None or other is None or not noisy:
             return None
-        same = all(other in line and line[other] == line.get(own) for line in noisy)
-        return (own, other) if same else None
+        same = all(other in line and line[other] == line.get(average) for line in noisy)
+        return (average, other) if same else None
 
     @property
     def networks(self) -> list[str]:
-        """Names of the networks worth showing, the deployed one first."""
+        """Names of the networks to show, the deployed one first; of two equal ones only one."""
         return [name for name in self.roles if self.twin is None or name != self.twin[0]]
 
     def shown(self, network: str) -> str:
-        """How to call a network of this run."""
+        """The title of a network, under which the page shows it."""
         return self.roles[network].title
 
     def same_test(self, other: Record) -> bool:
-        """Whether both were tested on the same images and classes."""
-        mine, theirs = self.scores, other.scores
-        if mine is None or theirs is None:
+        """Whether both were tested on the same images and classes with the same thresholds."""
+        one, two = self.scores, other.scores
+        if one is None or two is None:
             return False
-        return (mine.images, mine.classes, mine.thresholds) == (
-            theirs.images,
-            theirs.classes,
-            theirs.thresholds,
+        return (one.images, one.classes, one.thresholds) == (
+            two.images,
+            two.classes,
+            two.thresholds,
         ) and all(_bare(self.settings[key]) == _bare(other.settings[key]) for key in _TEST)
 
     def differences(self, other: Record) -> list[str]:
-        """Settings of `other` that are not those of this run, for a fair comparison."""
+        """The settings in which `other` differs from this run, in words."""
         keys = [
             k for k in {**self.settings.settings, **other.settings.settings} if k not in _SILENT
         ]
-        found = [
+        differences = [
             f"{key} {other.settings[key]} (here {self.settings[key]})"
             for key in keys
             if _bare(self.settings[key]) != _bare(other.settings[key])
         ]
         hashes = [None if one.labels is None else one.labels.hash for one in (self, other)]
-        if hashes[0] != hashes[1] and not found:
-            found.append("other observed labels")
-        return found
+        if hashes[0] != hashes[1] and not differences:
+            differences.append("its observed labels")
+        return differences
 
 
 def _method_class(title: str) -> type[Method] | None:
+    """The class of a method; None if it is not known here."""
     from adagc.methods import find
 
     try:
         return find(title)
-    except AdagcError:  # made elsewhere, or by a version that knew more
+    except AdagcError:  # from a plug-in that is not loaded here, or another version
         return None
 
 
 def _bare(value: Any) -> Any:
+    """The last part of a path; other values as they are."""
     return Path(value).name if isinstance(value, str) else value

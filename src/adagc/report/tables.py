@@ -1,4 +1,4 @@
-"""Scores, classes and label noise as tables with bars."""
+"""The sections of the page with tables: scores, classes and label noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from adagc.metrics import METRICS
+from adagc.metrics import CRITERIA, METRICS
 from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
 from adagc.report.html import bar, clamped, esc, listed, note, section, table
@@ -16,7 +16,7 @@ from adagc.types import Scores
 
 
 def score_section(record: Record, others: Sequence[Record]) -> str:
-    """All metrics of every network of every run; without a test, the noisy ones."""
+    """The section with the test scores of all runs; without a test, noisy validation scores."""
     if record.scores is None or record.final is None:
         return _noisy_section(record)
     runs = [record, *(other for other in others if other.final is not None)]
@@ -46,23 +46,33 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
         ["Method", "Network", "Epoch", *_headings()], html, label="Test scores", style="scores"
     )
     lead = (
-        f"{record.scores.images:,} test images, clean labels, in per cent (coverage: a count)."
+        f"Scores on the clean labels of {record.scores.images:,} test images, in per cent"
+        " (coverage: a number of labels)."
         " “last” is the network after the final epoch, the choice of the paper; “best” is the"
-        " epoch with the highest noisy validation mAP."
+        f" epoch that the observed validation labels choose ({_criterion(record)})."
     )
     if record.scores.own_thresholds:
-        lead += f" A class counts as predicted from the {_threshold(record.scores)} on."
+        lead += f" A class is predicted if its probability reaches the {_threshold(record.scores)}."
     if len(rivals) > 1:
-        lead += " Bold: best of its column" + (", clean labels apart." if bounds else ".")
+        lead += " Bold: best of its column"
+        lead += ", not counting runs that trained with clean labels." if bounds else "."
     remarks = caveats(record, others)
-    silent = _never_predicted(record.scores, record.final)
-    parts = [drawn, f'<p class="small">{esc(silent)}</p>' if silent else ""]
+    never = _never_predicted(record.scores, record.final)
+    parts = [drawn, f'<p class="small">{esc(never)}</p>' if never else ""]
+    if record.scores.remark:
+        parts.insert(1, f'<p class="small">{esc(record.scores.remark)}</p>')
     parts += [f'<p class="small">{esc(remark)}</p>' for remark in remarks]
     return section("scores", "Scores", *parts, lead=lead)
 
 
+def _criterion(record: Record) -> str:
+    """What the best epoch of a run was chosen by, in words."""
+    select = record.run.settings.select
+    return next((one.title for name, one in CRITERIA.items() if name == select), select)
+
+
 def _headings() -> list[str]:
-    """Of all metrics; what each one says is in its hover text."""
+    """Column headings of all metrics, with an explanation as hover text."""
     return [
         f'<span title="{esc(metric.about)}">{esc(metric.heading)}&nbsp;{metric.arrow}</span>'
         for metric in METRICS.values()
@@ -71,15 +81,16 @@ def _headings() -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """One network of one run at one epoch."""
+    """A row of the table of scores: one network of one run at one epoch."""
 
     run: Record
-    network: str  # as it is shown
-    epoch: str  # "last (40)"
+    network: str  # title of the network
+    epoch: str  # such as "last (40)"
     scores: Summary
 
 
 def _rows(run: Record) -> Iterator[_Row]:
+    """The rows of one run: every network at its last and at its best epoch."""
     tested = {} if run.scores is None else run.scores.networks
     for name in (name for name in run.networks if name in tested):
         for which, at in sorted(tested[name].epochs.items(), reverse=True):  # the last one first
@@ -88,13 +99,14 @@ def _rows(run: Record) -> Iterator[_Row]:
 
 
 def _run_name(run: Record, runs: Sequence[Record]) -> str:
-    """The method, with the folder where the method alone does not tell the run."""
+    """The method, followed by the folder if several runs have the same method."""
     several = sum(other.method == run.method for other in runs) > 1
     folder = f' <span class="muted">{esc(run.run.folder.name)}</span>' if several else ""
     return esc(run.method) + folder
 
 
 def _never_predicted(tested: TestRecord, final: Scores) -> str:
+    """A sentence that names the classes without a prediction; empty if there are none."""
     counts = final.per_class.predicted
     names = [name for name, count in zip(tested.classes, counts, strict=True) if not count]
     if not names:
@@ -102,18 +114,19 @@ def _never_predicted(tested: TestRecord, final: Scores) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 6 else ""
     shown = ", ".join(names[:5]) + more if more else listed(names)
     return (
-        f"Never predicted at the {_threshold(tested)} (their precision and F1"
-        f" count as 0; last epoch): {shown}."
+        f"Never predicted at the {_threshold(tested)} after the last epoch (their precision and F1"
+        f" count as 0): {shown}."
     )
 
 
 def _threshold(tested: TestRecord) -> str:
-    """From which probability on a class counts as predicted, in a few words."""
+    """The threshold from which on a class is predicted, in a few words."""
     one = tested.threshold
     return "threshold of each class" if one is None else f"threshold of {one:g}"
 
 
 def _noisy_section(record: Record) -> str:
+    """The section with validation scores on observed labels, for runs without a test."""
     if not record.history:
         return ""
     last = record.history[-1]
@@ -127,16 +140,16 @@ def _noisy_section(record: Record) -> str:
         "Scores",
         table(["Network", *_headings()], rows, label="Noisy validation scores", style="scores"),
         note(
-            "There are no clean test labels. These scores take every label that was not observed"
-            " for absent: good for comparing runs, far below what the network is worth."
+            "There are no clean test labels. These scores count every label that was not observed"
+            " as absent: they help to compare runs, but are far lower than on clean labels."
         ),
-        lead=f"Observed validation labels, after epoch {last.epoch}, in per cent"
-        " (coverage: a count).",
+        lead=f"Scores on the observed validation labels after epoch {last.epoch}, in per cent"
+        " (coverage: a number of labels).",
     )
 
 
 def class_section(record: Record, others: Sequence[Record]) -> str:
-    """AP and F1 of every class; without a test, how often each class was observed."""
+    """The section with AP and F1 of every class; without a test, its number of observed labels."""
     if record.scores is None or record.final is None:
         return _observed_section(record)
     per_class = record.final.per_class
@@ -153,19 +166,19 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         dot = None if beside is None else _known(beside.average_precision[c])
         support = int(per_class.support[c])
         drawn = bar(ap or 0.0, tick=support / images, dot=dot) + bar(f1, style="second")
-        told = (
+        hover = (
             "" if dot is None else f' title="{esc(rival.method if rival else "")}: {100 * dot:.1f}"'
         )
         beta = betas.get(names[c])
         rows.append(
             f'<tr><th scope="row">{clamped(names[c])}</th><td>{support:,}</td>'
-            f'<td>{_rate(beta)}</td><td class="bars"{told}>{drawn}</td>'
+            f'<td>{_rate(beta)}</td><td class="bars"{hover}>{drawn}</td>'
             f"<td>{_score(ap)}</td><td>{_score(f1)}</td>"
             f"{f'<td>{limits[c]:g}</td>' if own else ''}</tr>"
         )
     keys = ['<li><b class="swatch"></b>average precision</li>']
     keys.append(f'<li><b class="swatch second"></b>F1 at the {_threshold(record.scores)}</li>')
-    keys.append('<li><b class="swatch tick"></b>a random guess</li>')
+    keys.append('<li><b class="swatch tick"></b>average precision of a random guess</li>')
     if rival is not None:
         keys.append(f'<li><b class="swatch dot"></b>average precision of {esc(rival.method)}</li>')
     head = ["Class", "Test images", "Flip rate", '<span class="hidden">Bars</span>', "AP", "F1"]
@@ -176,17 +189,21 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         f'<ul class="legend">{"".join(keys)}</ul>',
         table(head, rows, label="Scores per class", style="classes"),
         lead=f"The {esc(record.shown(record.networks[0]))} after the last epoch, most frequent"
-        " class first. Flip rate: share of a class's true training labels that nobody recorded.",
+        " class first. Flip rate: share of a class's true training labels that were not observed.",
     )
 
 
 def _rival(record: Record, others: Sequence[Record]) -> Record | None:
-    """The run to mark beside the bars: AN, or the first that is neither other data nor a bound."""
+    """The run whose values are marked on the bars: AN, or else the first comparable run.
+
+    Runs with another test or trained with clean labels are not comparable.
+    """
     fit = [run for run in others if record.same_test(run) and not run.clean]
     return next((run for run in fit if run.method == "AN"), fit[0] if fit else None)
 
 
 def _observed_section(record: Record) -> str:
+    """The section with the number of observed labels of every class."""
     if record.labels is None:
         return ""
     counts = record.labels.observed_counts
@@ -207,7 +224,7 @@ def _observed_section(record: Record) -> str:
 
 
 def noise_section(record: Record) -> str:
-    """Flip rates in the form of the paper's Table I, and how many labels an image truly has."""
+    """The section with flip rates, as in the paper's Table I, and true labels per image."""
     labels = record.labels
     if labels is None or labels.flip_rates is None:
         return ""
@@ -250,6 +267,7 @@ def noise_section(record: Record) -> str:
 
 
 def _betas(record: Record) -> dict[str, float | None]:
+    """Flip rate of every class; empty if they are not known."""
     labels = record.labels
     if labels is None or labels.flip_rates is None:
         return {}
@@ -257,6 +275,7 @@ def _betas(record: Record) -> dict[str, float | None]:
 
 
 def _known(value: float) -> float | None:
+    """None instead of NaN."""
     return None if math.isnan(value) else float(value)
 
 

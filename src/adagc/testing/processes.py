@@ -21,7 +21,12 @@ _FORKSERVER = "forkserver" in multiprocessing.get_all_start_methods()
 SPAWN = multiprocessing.get_context("forkserver" if _FORKSERVER else "spawn")
 if _FORKSERVER:
     SPAWN.set_forkserver_preload(
-        ["adagc.training.experiment", "adagc.methods", "torch.utils.tensorboard", __name__]
+        [
+            "adagc.training.experiment",
+            "adagc.methods",
+            "tensorboard.compat.proto.event_pb2",
+            __name__,
+        ]
     )
 
 

@@ -77,6 +77,8 @@ def keeps_its_options(subject: Subject) -> None:
     expect(options_of(cls(**options)) == options, "built again from its options, they differ")
     unknown = sorted(set(method.grid) - set(options))
     expect(not unknown, f"grid names {', '.join(unknown)}, which is not one of its options")
+    unknown = sorted(method.frequencies - set(options))
+    expect(not unknown, f"frequencies names {', '.join(unknown)}, which is not one of its options")
     for name, values in method.grid.items():
         for value in values:
             stored = getattr(cls(**{**options, name: value}), name)

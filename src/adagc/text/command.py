@@ -102,7 +102,7 @@ def class_names(told: str) -> tuple[str, ...]:
     if path.is_file():
         names = _names_of(path)
     elif path.suffix.lower() in _LISTS:
-        raise DataError(f"{path}: there is no such file: give a file of names, or the names")
+        raise UsageError(f"{path}: there is no such file: give a file of names, or the names")
     else:
         cells = next(csv.reader([told], skipinitialspace=True), [])
         names = tuple(name.strip() for name in cells)
@@ -111,7 +111,7 @@ def class_names(told: str) -> tuple[str, ...]:
     try:
         check_names(names, "class")
     except LabelFileError as error:
-        raise UsageError(f"--classes: {error}") from None
+        raise UsageError(f"CLASSES: {error}") from None
     return names
 
 

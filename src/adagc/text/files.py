@@ -33,7 +33,7 @@ from adagc.text.names import closest, locate
 _TENSOR, _NAMES = "embeddings", "classes"
 _HEADER = re.compile(r'\s*"?class"?\s*([,;\t])', re.IGNORECASE)
 _CSV = (".csv", ".tsv", ".txt")
-_REMEDY = "make it with  adagc text --classes FILE --out FILE"
+_REMEDY = "make it with  adagc text CLASSES --out FILE"
 
 
 @dataclass(frozen=True, eq=False)

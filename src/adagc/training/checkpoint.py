@@ -1,4 +1,7 @@
-"""Checkpoints: written whole or not at all, read without running anything they contain."""
+"""Reading and writing checkpoints.
+
+A checkpoint is replaced completely or stays as it was, and reading one never runs code from it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from adagc.training.folders import Folder
 
 
 def save(folder: Folder, name: str, state: dict[str, Any]) -> None:
-    """Write tensors and plain values."""
+    """Write a dictionary of tensors and plain values into a file of this folder."""
     with folder.replacing(name) as target:
         torch.save(state, target)
 
 
 def load(path: Path | BinaryIO, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Read a checkpoint from a file or from memory; tensors and plain values only."""
+    """Read a checkpoint from a file or from memory, with its tensors on this device.
+
+    Raises AdagcError if it does not exist or holds anything but tensors and plain values.
+    """
     try:
         state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """The command line of `adagc train`: the settings of a run and the options of the chosen method.
 
-A YAML file given with --config holds the same names, and may name a file it is based on; the
-command line wins over it. The resolved config.yaml of a run is such a file, and so is the
-scenario.yaml of a benchmark, whose method files are read as a benchmark reads them.
+A YAML file given with --config may set the same names and may be based on another such file;
+the command line overrides both. The config.yaml of a run is such a file, and so is the
+scenario.yaml of a benchmark; the method files beside it are read as a benchmark reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from adagc.errors import UsageError, check_range
 from adagc.methods import find, outline
 from adagc.options import REQUIRED, Option, read, typed
 from adagc.training.config import RunConfig
-from adagc.training.files import SCENARIO, chain, method_of, method_options, read_file
+from adagc.training.files import SCENARIO, MethodBlock, chain, method_of, method_options, read_file
 from adagc.training.settings import (
     DataSettings,
     LabelSettings,
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
     from adagc.methods import Method
 
 DEFAULT = "AdaGC"
-_OUTPUT = "output"
-# Options of the command itself that a file may set, too.
+_FIRST, _OUTPUT = "for a first run", "output"
+# Settings that a beginner needs; the help lists them first, in this order.
+_NEEDED = ("labels", "truth", "data", "size", "epochs")
+# Options of the command that are not settings of a run; files may set them, too.
 _OWN = {
-    "out": Option("out", str, REQUIRED, "Folder of the run, which is made."),
-    "report": Option("report", bool, True, "Write report.html when training is over."),
+    "out": Option("out", str, REQUIRED, "Folder of the run, which is made and written to."),
+    "report": Option("report", bool, True, "Write report.html into the run folder after training."),
 }
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a command line of `adagc train` asks for; nothing heavy is imported yet."""
+    """What a command line of `adagc train` asks for; making one does not import torch."""
 
     config: RunConfig
     title: str
@@ -50,18 +52,24 @@ class Order:
     json: bool
 
     def build(self) -> Method:
-        """The method, fresh."""
+        """A new object of the method, with the options of the command line."""
         return find(self.title)(**self.options)
 
 
 def parse_train(words: list[str]) -> Order:
-    """The command line, checked against the settings of a run and the options of its method."""
+    """Read a command line of `adagc train`, and the files that it names.
+
+    Raises UsageError for anything that is not a setting of a run or an option of its method, and
+    for values out of range.
+    """
     words, files = _take(words, "--config")
     words, names = _take(words, "--method")
-    told, title, options = _read_files([Path(file) for file in files], names[-1] if names else None)
+    paths = [Path(file) for file in files]
+    settings, title, options = _read_files(paths, names[-1] if names else None)
     method = outline(title)
-    parser = _parser(method)
-    values = vars(parser.parse(words, {**told, **{f"method.{k}": v for k, v in options.items()}}))
+    parser = _parser(method, named=bool(names))
+    from_files = {**settings, **{f"method.{name}": value for name, value in options.items()}}
+    values = vars(parser.parse(words, from_files))
     chosen = {name: values[f"method.{name}"] for name in read(method)}
     for name, (low, high) in method.ranges.items():
         check_range(f"method.{name}", chosen.get(name), low, high)
@@ -72,64 +80,82 @@ def parse_train(words: list[str]) -> Order:
 
 
 def _read_files(files: list[Path], asked: str | None) -> tuple[dict[str, Any], str, dict[str, Any]]:
-    """Settings, method and its options, as far as files tell; later files win."""
+    """Settings, title of the method, and its options, as the files give them.
+
+    Args:
+        files: YAML files; later ones override earlier ones.
+        asked: The method that the command line names, if any; it overrides the files.
+    """
     known = {**read(RunConfig), **_OWN}
     settings: dict[str, Any] = {}
-    told: tuple[str, dict[str, Any]] | None = None
+    from_file: MethodBlock | None = None
     for file in (file for path in files for file in reversed(chain(path))):
         own = read_file(file)
         block = own.pop("method", None)
-        for name in ("base", "bench"):  # the latter is what a benchmark wants to know
+        for name in ("base", "bench"):  # bench: settings of a benchmark, not of a run
             own.pop(name, None)
         settings |= typed(known, own, str(file), "adagc train --help")
-        told = told if block is None else method_of(block, file)
-    title = outline(asked or (told[0] if told else DEFAULT)).title
-    if told and told[0] == title:
-        return settings, title, told[1]
-    # Options of another method than the one asked for do not apply: what has a scenario for it?
-    beside: dict[str, Any] = {}
+        from_file = from_file if block is None else method_of(block, file)
+    title = outline(asked or (from_file.title if from_file else DEFAULT)).title
+    if from_file and from_file.title == title:
+        return settings, title, from_file.options
+    # The files name no method, or another one, whose options do not apply. If a file is a scenario,
+    # the options are in the method file beside it.
+    options: dict[str, Any] = {}
     for path in files:
         scenario = next((file for file in chain(path) if file.name == SCENARIO), None)
         if scenario is not None:
-            beside |= method_options(scenario, title).get(title, {})
-    return settings, title, beside
+            block = method_options(scenario, title).get(title)
+            options |= {} if block is None else block.options
+    return settings, title, options
 
 
-def _parser(method: type[Method]) -> Parser:
+def _parser(method: type[Method], *, named: bool) -> Parser:
+    """The parser for a method, whose options the help lists if the command line names it."""
     parser = Parser(
         "train",
-        "Train one method on one data set and leave a run folder with scores and a report. Shown"
-        f" are the options of {method.title}; --method NAME shows those of another.",
-        "adagc train --data folder --root photos --labels labels.csv --method AdaGC"
-        " --method.weight 5 --epochs 40 --out runs/first",
+        "Train one method on one data set and write a run folder with scores and a report.",
+        "adagc train photos/ --labels labels.csv --method AdaGC --out runs/first",
     )
+    known = read(RunConfig)
+    parser.positional(
+        "root", known["root"].kind, known["root"].help, known["root"].default, group=_FIRST,
+        old="--root",
+    )  # fmt: skip
+    for name in _NEEDED:
+        parser.add(known[name], group=_FIRST)
+    parser.mention(
+        "method", "NAME", f"Method to train, as listed by adagc methods. (default: {DEFAULT})",
+        group=_FIRST,
+    )  # fmt: skip
+    parser.add(_OWN["out"], group=_FIRST)
+    parser.flag("resume", "Continue the interrupted run in the folder of --out.", group=_FIRST)
+    parser.mention(
+        "config", "FILE",
+        "YAML file with any of these settings, which the command line overrides: the config.yaml of"
+        " a run repeats it; with a scenario.yaml the method gets the options of the <method>.yaml"
+        " beside it. Several files may be given, each with --config; later ones override earlier"
+        " ones.",
+        group=_FIRST,
+    )  # fmt: skip
     for group, options in _groups().items():
         for option in options:
             parser.add(option, group=group)
-    group = f"method and options of {method.title}"
-    parser.mention(
-        "method", "NAME", f"Method to train, as listed by adagc methods. (default: {DEFAULT})",
-        group=group,
-    )  # fmt: skip
+    if not named:
+        parser.remark(
+            "method",
+            f"The options of a method begin with --method, such as --method.weight 5 of {DEFAULT}."
+            " adagc methods NAME explains them, and adagc train --method NAME --help lists them.",
+        )
     for option in read(method).values():
-        parser.add(option, group=group, prefix="method.")
-    for option in _OWN.values():
-        parser.add(option, group=_OUTPUT)
-    parser.flag("resume", "Continue the interrupted run in the folder of --out.", group=_OUTPUT)
+        parser.add(option, group=f"options of {method.title}", prefix="method.", shown=named)
+    parser.add(_OWN["report"], group=_OUTPUT)
     parser.flag("json", "Print the result as one JSON object.", group=_OUTPUT)
-    parser.mention(
-        "config", "FILE",
-        "YAML file with any of these settings, which the command line overrules; several are read"
-        " in their order. The config.yaml of a run repeats it. With the scenario.yaml of a"
-        " benchmark the method gets the options of the file <method>.yaml beside it, or its"
-        " defaults if there is none.",
-        group=_OUTPUT,
-    )  # fmt: skip
     return parser
 
 
 def _groups() -> dict[str, list[Option]]:
-    """The settings under headings, each where a reader looks for it."""
+    """The other settings of a run, under the headings that the help shows."""
     known = read(RunConfig)
     labels = ["labels", "truth", *LabelSettings.__annotations__]
     data = [f.name for f in fields(DataSettings) if f.name not in labels]
@@ -140,7 +166,10 @@ def _groups() -> dict[str, list[Option]]:
         "training": list(Settings.__annotations__),
         "scores": list(RunConfig.__annotations__),
     }
-    return {group: [known[name] for name in own] for group, own in names.items()}
+    listed = ("root", *_NEEDED)
+    return {
+        group: [known[name] for name in own if name not in listed] for group, own in names.items()
+    }
 
 
 def _take(words: list[str], flag: str) -> tuple[list[str], list[str]]:

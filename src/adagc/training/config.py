@@ -1,4 +1,4 @@
-"""Everything a run can be told, in one flat place that is at once command line and YAML."""
+"""All settings of a run in one flat class, from which command line and YAML are read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from adagc.training.settings import DataSettings, LabelSettings, ModelSettings, 
 
 @dataclass(frozen=True)
 class RunConfig(ModelSettings, DataSettings, LabelSettings, Settings):
-    """One run: which images, which labels, which network, how to train.
+    """The settings of one run: its data, labels and network, and how it is trained.
 
     Args:
-        absent: What to do with classes that no test image contains: error stops before training,
-            skip leaves them out of the mean average precision.
-        oracle: Record scores on clean labels in every epoch, where clean labels exist. They are
-            never used.
+        absent: What to do about classes that no test image contains: skip leaves them out of the
+            mean average precision and says so, error stops before training.
+        oracle: Record scores on clean labels in every epoch, where clean labels exist. Training
+            never uses these scores.
     """
 
-    absent: Literal["error", "skip"] = "error"
+    absent: Literal["error", "skip"] = "skip"
     oracle: bool = True

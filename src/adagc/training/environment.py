@@ -1,4 +1,4 @@
-"""On what a run was made: versions and hardware."""
+"""The environment of a run: versions of the software, and the hardware."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from adagc._version import __version__
 
 
 def environment() -> dict[str, Any]:
-    """Versions and hardware, for the record."""
+    """The content of environment.json: versions of the packages, commit, processor and GPU.
+
+    The same seed gives the same run only where all of this is equal: the kind of processor, its
+    vector instructions and the numbers of threads and processes decide in which order numbers are
+    added up, and so how they are rounded.
+    """
     import torch
 
-    packages = ("torch", "torchvision", "timm", "lightning-fabric", "numpy")
-    versions = {}
-    for name in packages:
+    from adagc import ranks
+
+    # torch says which build it is (2.13.0+cpu); the metadata of some builds do not.
+    versions = {"torch": str(torch.__version__)}
+    for name in ("torchvision", "timm", "lightning-fabric", "numpy"):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -30,16 +37,18 @@ def environment() -> dict[str, Any]:
         "packages": versions,
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
+        "processes": ranks.world(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
 
 def _git() -> str | None:
-    """The commit of a development checkout."""
+    """The commit of the git checkout that adagc runs from; None if there is none."""
     source = Path(__file__).parent
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(source), "describe", "--always", "--dirty"],
             capture_output=True,
             text=True,
@@ -48,7 +57,7 @@ def _git() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip()
+    return result.stdout.strip()
 
 
 def _processor() -> str:

@@ -1,10 +1,11 @@
-"""One run from images and labels to a trained, tested and saved network."""
+"""A whole run: open the data, train the network, save it, and test it."""
 
 from __future__ import annotations
 
 import io
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,26 +22,40 @@ from adagc.methods.base import Method
 from adagc.models import Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
+from adagc.suggest import require_path
 from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
-from adagc.training.contents import contents, located
+from adagc.training.contents import contents, data_digests, located
 from adagc.training.fabric import make_fabric
-from adagc.training.inputs import config_of, open_configured, split_text
+from adagc.training.inputs import (
+    check_values,
+    config_of,
+    open_configured,
+    rows_of_split,
+    split_text,
+)
+from adagc.training.lock import writing
 from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
-from adagc.training.observe import Observed, observe
+from adagc.training.observe import Observed, count_images, observe
 from adagc.training.oracle import Oracle, Pair
-from adagc.training.records import EpochRecord, ImageCounts, LabelSummary, ModelRecord
+from adagc.training.records import EpochRecord, LabelSummary, ModelRecord, fewer_classes
 from adagc.training.runs import Run
-from adagc.training.scoring import check_classes, evaluate, predictions_of
+from adagc.training.scoring import check_classes, evaluate, predictions_of, score_networks
 from adagc.training.settings import Settings
 from adagc.types import Losses, NetworkRole, Progress, Task, with_role
 
 log = logging.getLogger(__name__)
 
 
+def _defaults(method: type[Method]) -> dict[str, Any]:
+    """The defaults of a method's options and of all settings, in the form of config.yaml."""
+    own = {name: option.default for name, option in read(method).items()}
+    return {"method": own, **RunConfig().to_dict()}
+
+
 def options_of(method: Method) -> dict[str, Any]:
-    """The hyper-parameters of a method, read back from its constructor's signature."""
+    """The options of a method, by the names of its constructor's parameters."""
     return {name: getattr(method, name) for name in read(type(method))}
 
 
@@ -55,38 +70,71 @@ def train(
     on_step: Callable[[Progress, Losses], None] | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Run:
-    """Train a method as configured and leave a complete run, scores included.
+    """Train a method with these settings, and test it if there are clean labels of test images.
+
+    Returns the complete run: its model, history, predictions and scores.
 
     Args:
-        config: All settings.
-        method: Freshly built; `setup` is called here.
-        out: The run folder; without one nothing is written, and the run is in memory only.
-        resume: Continue what is there.
-        collection: An already opened data set, instead of opening the configured one; the label
-            file that came with it is not read again.
-        labels: What was observed, a table or a file, instead of the configured file.
+        config: All settings of the run.
+        method: A new object of the method; its `setup` is called here.
+        out: The run folder. Without one nothing is written, and the run is kept in memory.
+        resume: Continue the run that is already in the folder, if there is one.
+        collection: A data set that is already open, to be used instead of opening the one that
+            `config` names; its label file is not read again.
+        labels: The observed labels, as a table or as the path of a file, to be used instead of the
+            file that `config` names.
         on_step: Called after every optimiser step.
-        on_epoch: Called with every line of the history.
+        on_epoch: Called after every epoch with its line of the history.
     """
     if out is None and resume:
         raise UsageError("only a run with a folder can be continued: give the folder (out)")
+    with ExitStack() as claims:
+        return _train(config, method, out, resume, collection, labels, on_step, on_epoch, claims)
+
+
+def _train(
+    config: RunConfig,
+    method: Method,
+    out: Path | str | None,
+    resume: bool,
+    collection: Collection | None,
+    labels: LabelTable | Path | str | None,
+    on_step: Callable[[Progress, Losses], None] | None,
+    on_epoch: Callable[[EpochRecord], None] | None,
+    claims: ExitStack,
+) -> Run:
+    """Train and test; arguments as for `train`.
+
+    The lock of the folder is taken only when all settings are checked, and put into `claims`, which
+    the caller closes.
+    """
+    if out is not None and resume:
+        config = _as_started(config, Run(out))
     table = labels if isinstance(labels, LabelTable) else None
     if labels is not None:
         config = replace(config, labels=None if table is not None else str(labels))
     collection = collection or open_configured(config, labels=table)
     config = resolve(config, collection.images)
+    file = located(vars(config), "labels")
+    if table is None and config.scheme is None:
+        require_path("labels", file)
     observed = observe(
         collection,
-        labels=located(vars(config), "labels") if table is None else table,
+        labels=file if table is None else table,
         scheme=config.scheme,
         label_seed=config.label_seed,
         share=config.share,
     )
-    testable = collection.truth is not None and len(collection.splits.get("test", ())) > 0
+    log.info(count_images(collection, observed).sentence)
+    test = collection.splits.get("test", np.zeros(0, dtype=np.int64))
+    testable = collection.truth is not None and len(test) > 0
     if testable:
-        check_classes(collection, collection.splits["test"], config.absent)
+        absent = check_classes(collection, test, config.absent)
+        if absent:
+            log.warning(fewer_classes(absent, len(collection.classes)))
+    check_values(collection.images, np.concatenate([observed.train, observed.val, test]))
     settings = Settings.of(config)
-    fabric = make_fabric(settings)  # before the task: ranks decide how an epoch is cut
+    fabric = make_fabric(settings)  # before the task, whose steps depend on the ranks
     task = make_task(config, method, collection, observed)
     method.check(task)
     head = method.head()
@@ -94,16 +142,23 @@ def train(
     fresh = network_maker(config, images, collection.classes, observed.train, head)
     task = replace(task, fresh=fresh)
     network = fresh(config.seed)
-    # Only now, when no setting can be wrong any more: a refused run leaves no folder behind.
+    # The folder is made only now that all settings are checked: a refused run leaves none behind.
     record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
     if out is None or ranks.rank() == 0:
-        run = Run.start(out, record, resume=resume, contents=contents(record))
+        if out is not None:
+            Run(out).check_place(resume=resume)  # before a lock file is made in that folder
+            claims.enter_context(writing(Path(out)))
+        run = Run.start(
+            out, record, resume=resume, contents=contents(record), defaults=_defaults(type(method))
+        )
         _note_inputs(run, collection, observed)
     ranks.wait()
     run = run if out is None else Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
+    for remark in method.remarks(task):
+        log.warning(remark)
     trained = fit(
         network,
         method,
@@ -120,62 +175,88 @@ def train(
         on_epoch=on_epoch,
     )
     name = with_role(trained.roles, NetworkRole.DEPLOYED)
-    assert name is not None  # as `reported_by` makes sure
+    assert name is not None  # `reported_by` checks that one network is deployed
     deployed = trained.networks[name]
     assert isinstance(deployed, Classifier)
     made = ModelRecord(
         method=method.title,
         best_epoch=trained.best_epoch,
         epochs=config.epochs,
-        training_seconds=round(trained.seconds, 1),
+        training_seconds=round(trained.seconds, 3),
         roles=trained.roles,
+        remark=str(method.status().get("remark", "")),
+        cpu_seconds=None if trained.cpu_seconds is None else round(trained.cpu_seconds, 3),
     )
     if run.files.written_here:
         save_model(run.files.models, deployed, extra=made.to_dict())
-    ranks.wait()  # until the networks can be read, by all
+    ranks.wait()  # until all ranks can read the networks
     if testable:
-        evaluate(run, collection=collection)
-        ranks.wait()  # until the scores can be read
+        rows = rows_of_split(run, collection, "test")
+        score_networks(run, collection, rows, known=True).write(run)
+        ranks.wait()  # until all ranks can read the scores
     return run
 
 
+def _as_started(config: RunConfig, run: Run) -> RunConfig:
+    """The settings for continuing a run that may have been started before some of them existed.
+
+    Such a setting is what it was then, unless another value than its default is asked for, which
+    `Run.start` refuses.
+    """
+    if not run.exists("config.yaml"):
+        return config
+    unasked = {
+        name: value
+        for name, value in run.former.items()
+        if getattr(config, name) == getattr(RunConfig, name)
+    }
+    return replace(config, **unasked)
+
+
 def _note_inputs(run: Run, collection: Collection, observed: Observed) -> None:
-    """Write down labels and splits; a run that continues must find the same ones."""
+    """Write the labels and splits of a new run; UsageError if a resumed run had other ones."""
     split = split_text(collection)
-    before = run.labels
+    before = run.labels if run.begun else None
     if before is None:
         text = io.StringIO(newline="")
         write_labels(observed.table, text)
         run.files.write("labels.csv", text.getvalue())
         run.files.write("split.csv", split)
+        run.write_json("inputs.json", {**run.inputs, **data_digests(collection)})
         run.write_json("labels.json", describe_labels(collection, observed).to_dict())
         return
     if before.hash != observed.table.hash:
-        what = "labels (hash in labels.json): use the same label file"
+        change = "labels (hash in labels.json): use the same label file"
     elif run.files.read("split.csv").decode() != split:
-        what = "images or another split (split.csv): use the same images"
+        change = "images or another split (split.csv): use the same images"
     else:
+        run.check_inputs(data_digests(collection))
         return
-    raise UsageError(f"{run} was started with other {what}, or choose another --out")
+    raise UsageError(f"{run} was started with other {change}, or choose another --out")
 
 
 def make_task(
     config: RunConfig, method: Method, collection: Collection, observed: Observed
 ) -> Task:
-    """All that training may know: clean labels enter only as far as the method declares."""
+    """What the method and the loop may know of the data.
+
+    Clean labels, or the class frequencies in them, are included only if the method declares in
+    `needs` that it uses them. Raises UnsuitedError if the method needs feature maps of pooled
+    embeddings, or clean labels that only some of the training images have.
+    """
     truth = priors = text = None
     if "feature_map" in method.needs and not collection.images.is_image:
         raise UnsuitedError(
-            f"{method.title} needs to know where things are, and pooled embeddings do not say: give"
-            " images or stored feature maps (N x D x h x w)"
+            f"{method.title} needs features with positions, which pooled embeddings do not have:"
+            " give images or stored feature maps (N x D x h x w)"
         )
     if "text" in method.needs:
         text = _text(config.text, collection.classes)
     known = collection.has_truth(observed.train)
     if "truth" in method.needs and known.any() and not known.all():
         raise UnsuitedError(
-            f"{method.title} needs clean labels of all training images, {(~known).sum()} of"
-            f" {len(known)} have none: complete the truth, or use another method"
+            f"{method.title} needs clean labels of all training images, but {(~known).sum()} of"
+            f" {len(known)} have none: add them to the file of --truth, or use another method"
         )
     if collection.truth is not None and known.any():
         clean = torch.from_numpy(collection.truth[observed.train].astype(np.float32))
@@ -194,7 +275,7 @@ def make_task(
 
 
 def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
-    """Who watches training with clean labels in hand, if there are any."""
+    """The observer that records scores on clean labels during training; None without them."""
     truth = collection.truth
     if truth is None:
         return None
@@ -206,15 +287,19 @@ def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
 
 
 def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
-    """Embeddings of the class names: the user's, or those that come with the package."""
+    """Embeddings (C, D) of the class names: from this file, or else those built into adagc.
+
+    None if no file is given and the classes are not among the built-in ones.
+    """
     from adagc.text import read_text, shipped
 
+    require_path("text", path)
     values = read_text(path, classes) if path is not None else shipped(classes)
     return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float32))
 
 
 def describe_labels(collection: Collection, observed: Observed) -> LabelSummary:
-    """What labels.json says of the observed labels."""
+    """The content of labels.json: counts, and how the labels differ from clean ones if known."""
     train, table = observed.values[observed.train], observed.table
     known = collection.has_truth(observed.train)
     rates = None
@@ -223,12 +308,7 @@ def describe_labels(collection: Collection, observed: Observed) -> LabelSummary:
     return LabelSummary(
         hash=table.hash,
         classes=collection.classes,
-        images=ImageCounts(
-            train=len(observed.train),
-            val=len(observed.val),
-            test=len(collection.splits.get("test", ())),
-            left_out=observed.left_out,
-        ),
+        images=count_images(collection, observed),
         observed_counts=tuple((train > 0).sum(axis=0).tolist()),
         source=table.meta.get("source") or (Path(table.source).name if table.source else None),
         flip_rates=rates,

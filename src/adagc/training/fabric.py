@@ -1,4 +1,4 @@
-"""The engine under the loop: devices, precision, and the processes that train together."""
+"""Sets up Lightning Fabric: the device, the precision, and processes that train together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make_fabric(settings: Settings) -> Fabric:
-    """Fabric for these settings; a device that is not there is the user's to know."""
+    """A launched Fabric for these settings; UsageError if the device cannot be used here."""
     total, local, environment = _launcher()
     try:
         fabric = Fabric(
@@ -40,25 +40,31 @@ def make_fabric(settings: Settings) -> Fabric:
 
 
 def _launcher() -> tuple[int, int, ClusterEnvironment]:
-    """How many processes train together, in all and here, and how they find each other.
+    """Number of processes in all and on this node, and how they find each other.
 
-    Fabric would guess the last: it takes one process in a larger allocation for many.
+    Fabric can guess the latter, but wrongly: it takes a single process inside a larger Slurm
+    allocation for one of many.
     """
-    told = os.environ
-    if int(told.get("WORLD_SIZE", "1")) > 1:  # by torchrun
-        return int(told["WORLD_SIZE"]), int(told["LOCAL_WORLD_SIZE"]), TorchElasticEnvironment()
-    total = int(told.get("SLURM_STEP_NUM_TASKS", "1"))  # by srun, not of the whole allocation
+    variables = os.environ
+    if int(variables.get("WORLD_SIZE", "1")) > 1:  # set by torchrun
+        local = int(variables["LOCAL_WORLD_SIZE"])
+        return int(variables["WORLD_SIZE"]), local, TorchElasticEnvironment()
+    # Set by srun: the tasks of this step, not of the whole allocation.
+    total = int(variables.get("SLURM_STEP_NUM_TASKS", "1"))
     if total == 1:
         return 1, 1, LightningEnvironment()
-    local = int(told.get("SLURM_NTASKS_PER_NODE", "0"))
-    if local * int(told["SLURM_STEP_NUM_NODES"]) != total:
-        raise UsageError(f"srun started {total} tasks: say --ntasks-per-node, not --ntasks")
+    local = int(variables.get("SLURM_NTASKS_PER_NODE", "0"))
+    if local * int(variables["SLURM_STEP_NUM_NODES"]) != total:
+        raise UsageError(
+            f"srun started {total} tasks without a --ntasks-per-node that fits: give"
+            " --ntasks-per-node instead of --ntasks"
+        )
     return total, local, SLURMEnvironment(auto_requeue=False)
 
 
 def _precision(settings: Settings) -> Any:
     if settings.precision != "auto":
         return settings.precision
-    # bfloat16 autocast on a CPU without the instructions is tens of times slower than float32.
+    # On a CPU without bfloat16 instructions, autocast is tens of times slower than float32.
     cuda = settings.accelerator in ("auto", "cuda") and torch.cuda.is_available()
     return "bf16-mixed" if cuda and torch.cuda.is_bf16_supported() else "32-true"

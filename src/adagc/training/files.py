@@ -1,31 +1,41 @@
-"""YAML files of settings: variables filled in, one file based on another, options of methods.
+"""YAML files with settings of runs and options of methods.
 
-A scenario is a folder with `scenario.yaml`, the settings that all methods share, and one
-`<method>.yaml` for every method whose options differ from its defaults there.
+Environment variables in a file are replaced by their values, and a file may be based on another.
+A scenario is a folder with `scenario.yaml`, which has the settings that all methods share, and a
+file `<method>.yaml` for every method whose options are not its defaults in this scenario.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from adagc.errors import UsageError
 from adagc.methods import outline
-from adagc.options import read, typed
+from adagc.methods.told import TunedOn
+from adagc.options import Option, convert, read, typed
 
 SCENARIO = "scenario.yaml"
-_DEEPEST = 8  # files that may be based on one another
+_TUNED_ON = Option("tuned_on", TunedOn)
+_DEEPEST = 8  # bases that a file may have, directly or through others; more must be a circle
+
+
+class MethodBlock(NamedTuple):
+    """What files say about a method: `method: {title: LL-R, final: 0.3, tuned_on: noisy}`."""
+
+    title: str
+    options: dict[str, Any]  # after they were checked and converted
+    tuned_on: TunedOn | None = None  # labels by which the options were chosen, if the file says so
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """A YAML file of settings; variables such as ${ADAGC_DATA} are filled in.
+    """The settings in a YAML file; variables such as ${ADAGC_DATA} are replaced by their values.
 
-    `base: FILE` takes over the settings of another file, found from where this one lies, which
-    this one overrules.
+    With `base: FILE` a file takes over the settings of another one and can override them. The path
+    is relative to the folder of the file that names it.
     """
     settings: dict[str, Any] = {}
     for file in reversed(chain(path)):
@@ -35,7 +45,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def chain(path: Path) -> list[Path]:
-    """The file and those it is based on, nearest first."""
+    """The file, the file it is based on, the base of that one, and so on."""
     files = [path]
     while (base := read_file(files[-1]).get("base")) is not None:
         if len(files) > _DEEPEST:
@@ -45,7 +55,7 @@ def chain(path: Path) -> list[Path]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """What one file says by itself."""
+    """The content of one YAML file without that of its base; UsageError if it has no settings."""
     try:
         loaded = yaml.safe_load(os.path.expandvars(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -53,33 +63,47 @@ def read_file(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())})") from None
     if not isinstance(loaded, dict):
-        raise UsageError(f"{path} must hold settings, one `name: value` per line")
+        raise UsageError(f"{path} must contain settings, one `name: value` per line")
     return loaded
 
 
-def method_of(told: Any, where: Path) -> tuple[str, dict[str, Any]]:
-    """Title and checked options of what a file says about its method: a name, or a block."""
-    title, given = _block(told, where)
-    see = f"adagc methods {title}"
-    return title, typed(read(outline(title)), given, f"{where}: {title}", see)
-
-
-def method_options(path: Path, title: str | None = None) -> dict[str, Mapping[str, Any]]:
-    """Title to options, of the method files beside a scenario and beside those it is based on.
+def method_of(told: Any, where: Path) -> MethodBlock:
+    """A method and its options after they were checked and converted.
 
     Args:
-        path: The scenario.
-        title: The only method that is asked for; what is said of others is not looked at.
+        told: The value of `method` in a file: a title, or a block with a title and options.
+        where: The file, for error messages.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    title, given = _block(told, where)
+    tuned_on = None
+    if _TUNED_ON.name in given:
+        tuned_on = convert(_TUNED_ON, given.pop(_TUNED_ON.name), f"{where}: {_TUNED_ON.name}")
+    see = f"adagc methods {title}"
+    options = typed(read(outline(title)), given, f"{where}: {title}", see)
+    return MethodBlock(title, options, tuned_on)
+
+
+def method_options(path: Path, title: str | None = None) -> dict[str, MethodBlock]:
+    """The methods whose options a scenario sets, by title.
+
+    They are read from the method files in the folder of the scenario and in those of its bases.
+
+    Args:
+        path: The scenario.yaml.
+        title: Read the options of this method only; the files of others are not checked.
+    """
+    methods: dict[str, MethodBlock] = {}
     for file in reversed(chain(path)):
-        found |= options_in(file.parent, title)
-    return found
+        methods |= options_in(file.parent, title)
+    return methods
 
 
-def options_in(folder: Path, title: str | None = None) -> dict[str, Mapping[str, Any]]:
-    """What the method files of a folder say; a method may be told its own options only."""
-    found: dict[str, Mapping[str, Any]] = {}
+def options_in(folder: Path, title: str | None = None) -> dict[str, MethodBlock]:
+    """The methods whose options the method files of one folder set, by title.
+
+    Raises UsageError if a method file contains anything but the options of its method.
+    """
+    methods: dict[str, MethodBlock] = {}
     for path in sorted(folder.glob("*.yaml")):
         own = None if path.name == SCENARIO else read_settings(path).get("method")
         if own is None or title not in (None, _block(own, path)[0]):
@@ -90,14 +114,15 @@ def options_in(folder: Path, title: str | None = None) -> dict[str, Mapping[str,
                 f"{path} sets {others[0]}, which all methods of a benchmark share: put it into"
                 f" {SCENARIO}"
             )
-        found |= [method_of(own, path)]
-    return found
+        block = method_of(own, path)
+        methods[block.title] = block
+    return methods
 
 
-def _block(told: Any, where: Path) -> tuple[str, dict[str, Any]]:
-    """Title and options, as they stand there."""
-    block = {"title": told} if isinstance(told, str) else told
+def _block(entry: Any, where: Path) -> tuple[str, dict[str, Any]]:
+    """Title and options of a method as the file has them, not checked."""
+    block = {"title": entry} if isinstance(entry, str) else entry
     title = block.get("title") if isinstance(block, dict) else None
     if not isinstance(title, str):
-        raise UsageError(f"{where} does not say which method it is for: add method: title")
+        raise UsageError(f"{where} does not say which method it is for: add a line `method: TITLE`")
     return outline(title).title, {key: value for key, value in block.items() if key != "title"}

@@ -1,10 +1,10 @@
-"""history.jsonl, one line per epoch, and TensorBoard where it is installed."""
+"""Writing the history of a run: history.jsonl, one line per epoch."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from adagc.errors import TrainingError
 from adagc.training.folders import Folder
 from adagc.training.records import EpochRecord, parse_history
 
@@ -12,36 +12,38 @@ NAME = "history.jsonl"
 
 
 class History:
-    """history.jsonl: one line per epoch; lines of epochs that were never finished are dropped."""
+    """Writes history.jsonl, one line per epoch.
+
+    Args:
+        folder: The files of the run.
+        keep: Number of finished epochs. Lines of later epochs, which a resumed run repeats, are
+            removed.
+
+    Raises:
+        TrainingError: If lines of finished epochs are missing, or if there is no checkpoint
+            although several epochs were finished.
+    """
 
     def __init__(self, folder: Folder, keep: int) -> None:
         self.folder = folder
         content = folder.read(NAME) if folder.exists(NAME) else b""
-        lines = parse_history(content, NAME if folder.place is None else str(folder.path(NAME)))
-        # As they were written, which may have been in another format.
-        folder.write(NAME, "".join(line for line, record in lines if record.epoch <= keep))
+        what = NAME if folder.place is None else str(folder.path(NAME))
+        lines = parse_history(content, what)
+        kept = [(line, record.epoch) for line, record in lines if record.epoch <= keep]
+        if [epoch for _, epoch in kept] != list(range(1, keep + 1)):
+            raise TrainingError(
+                f"{what} does not have one line for each of the {keep} epochs of last.ckpt, but"
+                f" {len(kept)} lines: restore the file, or train anew with another --out"
+            )
+        # A run that is killed before its first checkpoint has one line.
+        if not keep and len(lines) > 1:
+            raise TrainingError(
+                f"{what} has {len(lines)} epochs, but there is no last.ckpt to continue from:"
+                " restore that file, or train anew with another --out"
+            )
+        # The lines themselves, not the parsed records: they may be in an older format.
+        folder.write(NAME, "".join(line for line, _ in kept))
 
     def append(self, record: EpochRecord) -> None:
-        """Add one epoch."""
+        """Add the line of an epoch."""
         self.folder.append(NAME, json.dumps(record.to_dict()) + "\n")
-
-
-def tensorboard(folder: Folder, first: int) -> Any:
-    """A writer if TensorBoard is installed and there is a folder to write to."""
-    if folder.place is None:
-        return None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(log_dir=str(folder.path("tensorboard")), purge_step=first)
-
-
-def log_scalars(writer: Any, record: EpochRecord) -> None:
-    """One epoch for TensorBoard."""
-    for name, value in record.losses.items():
-        writer.add_scalar(f"loss/{name}", value, record.epoch)
-    clean = {} if record.oracle is None else record.oracle.validation
-    for kind, networks in (("noisy", record.noisy), ("oracle", clean)):
-        for name, scores in networks.items():
-            writer.add_scalar(f"{kind}_mAP/{name}", scores.mean_average_precision, record.epoch)

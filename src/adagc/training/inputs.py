@@ -1,33 +1,41 @@
-"""The data set of a run, and which of its images were set apart for what."""
+"""Opening the data set of a run, and the splits of its images as the run recorded them."""
 
 from __future__ import annotations
 
 import csv
 import io
+import logging
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import SETTINGS, find
-from adagc.errors import AdagcError
+from adagc.errors import DataError, UsageError, examples
+from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable
 from adagc.training.config import RunConfig
+from adagc.training.contents import digests_of
 from adagc.training.runs import Run
 from adagc.training.settings import DataSettings
 
-# May be given with any data set: labels that are not needed to open it are read for training, and
-# where decoded images are kept is a habit of the user.
+log = logging.getLogger(__name__)
+
+# Settings that may be given with any data set, even one that does not take them: labels are then
+# read for training, and the cache folder is a preference of the user for all data sets.
 _ALWAYS = frozenset({"labels", "cache"})
 
 
 def open_configured(config: DataSettings, *, labels: LabelTable | None = None) -> Collection:
-    """The data set a configuration names, with its observed labels or with these."""
+    """Open the data set that the settings name.
+
+    `labels`, if given, are used in place of the label file of the settings.
+    """
     entry, fields = find(config.data), DataSettings.__dataclass_fields__
-    told = {name: value for name in SETTINGS if (value := getattr(config, name)) is not None}
+    given = {name: value for name in SETTINGS if (value := getattr(config, name)) is not None}
     options = {
         SETTINGS[name]: value
-        for name, value in told.items()
+        for name, value in given.items()
         if name in entry.settings or (name not in _ALWAYS and value != fields[name].default)
     }
     if labels is not None and "labels" in entry.options:
@@ -36,13 +44,35 @@ def open_configured(config: DataSettings, *, labels: LabelTable | None = None) -
 
 
 def config_of(run: Run) -> RunConfig:
-    """The settings of a finished or unfinished run."""
+    """The settings of a run, finished or not; unknown names in its config.yaml are ignored."""
     fields = RunConfig.__dataclass_fields__
-    return RunConfig(**{name: value for name, value in run.config.items() if name in fields})
+    told = {**run.former, **run.config}
+    return RunConfig(**{name: value for name, value in told.items() if name in fields})
+
+
+def check_values(images: SceneDataset, rows: NDArray[np.int64]) -> None:
+    """Raise DataError if some of these images have infinite values; say how many miss values."""
+    missing, infinite = images.flaws(rows)
+
+    def named(which: NDArray[np.bool_]) -> str:
+        return examples(images.names[row] for row in rows[which])
+
+    if infinite.any():
+        raise DataError(
+            f"{infinite.sum()} of {len(rows)} images have infinite values ({named(infinite)}):"
+            " repair them, or write NaN where a value is missing"
+        )
+    if missing.any():
+        log.info(
+            "%d of %d images have missing values (%s): the mean of the band is put in their place",
+            missing.sum(),
+            len(rows),
+            named(missing),
+        )
 
 
 def split_text(collection: Collection) -> str:
-    """The content of split.csv: which image is for what."""
+    """The content of split.csv: the name of every image and its split."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("image", "split"))
@@ -52,18 +82,48 @@ def split_text(collection: Collection) -> str:
 
 
 def rows_of_split(run: Run, collection: Collection, split: str) -> NDArray[np.int64]:
-    """The rows of the images that this run set apart under this name, and no others."""
-    text = io.StringIO(run.files.read("split.csv").decode(), newline="")
-    lines = list(csv.reader(text))[1:]
+    """The rows of exactly those images that the run recorded in split.csv under this split.
+
+    Raises AdagcError if there is no such split, or if images of it are missing.
+    """
+    lines = _recorded(run)
     names = [name for name, part in lines if part == split]
     if not names:
         parts = dict.fromkeys(part for _, part in lines)
-        raise AdagcError(f"there is no split {split!r}: choose from {', '.join(parts)}")
-    place = {name: row for row, name in enumerate(collection.images.names)}
-    lost = [name for name in names if name not in place]
-    if lost:
-        raise AdagcError(
-            f"{len(lost)} of {len(names)} {split} images of this run are not there any more,"
-            f" {lost[0]} first: bring them back, or give --root if they have moved"
+        raise UsageError(f"there is no split {split!r}: choose from {', '.join(parts)}")
+    row_of = {name: row for row, name in enumerate(collection.images.names)}
+    missing = [name for name in names if name not in row_of]
+    if missing:
+        raise DataError(
+            f"{len(missing)} of the {len(names)} {split} images of this run are missing, for"
+            f" example {missing[0]}: restore them, or give --root if they have moved"
         )
-    return np.array([place[name] for name in names], dtype=np.int64)
+    return np.array([row_of[name] for name in names], dtype=np.int64)
+
+
+def _recorded(run: Run) -> list[tuple[str, str]]:
+    """Name and split of every image, as the run recorded them in split.csv."""
+    try:
+        text = io.StringIO(run.files.read("split.csv").decode(), newline="")
+        return [(name, part) for name, part in list(csv.reader(text))[1:]]
+    except (FileNotFoundError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise DataError(
+            f"{run}/split.csv is missing or damaged ({error}): copy the run folder again"
+        ) from None
+
+
+def check_same_data(run: Run, collection: Collection, *splits: str) -> None:
+    """Raise DataError if images or clean labels of these splits (by default all) are not the run's.
+
+    Images are compared by their names and values. A run of an older version has no record of the
+    values, and of a split without clean labels there is nothing to compare.
+    """
+    recorded = run.inputs
+    for split in splits or dict.fromkeys(part for _, part in _recorded(run)):
+        now = digests_of(collection, rows_of_split(run, collection, split), split)
+        for key in sorted(recorded.keys() & now.keys()):
+            if recorded[key] != now[key]:
+                raise DataError(
+                    f"the {key} are not those that {run} was trained with (their content differs):"
+                    " give the same ones, or add --other-data to use these"
+                )

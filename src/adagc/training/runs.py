@@ -1,4 +1,4 @@
-"""A run is its files, on disk or in memory; this says which there are and reads them back."""
+"""A run: starting it, and reading its files, which are on disk or in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import yaml
 from adagc.errors import AdagcError, UsageError
 from adagc.training.environment import environment
 from adagc.training.folders import DiskFolder, Folder, MemoryFolder
+from adagc.training.lock import HOLDER, LOCK
 from adagc.training.records import (
+    FORMER,
     EpochRecord,
     LabelSummary,
     ModelRecord,
@@ -30,14 +32,23 @@ if TYPE_CHECKING:
 
     from adagc.models import Classifier
 
-# What may differ between a run and its continuation. Labels and splits are compared by content,
-# and so is what inputs.json notes.
-FREE = frozenset({"cache", "accelerator", "oracle", "root", "labels", "split"})
+# Settings that may change when a run is resumed. Labels and splits are compared by content instead,
+# and so are the files whose digests are in inputs.json.
+FREE = frozenset({"cache", "accelerator", "absent", "oracle", "root", "labels", "split"})
+# What a process that starts a run writes first; a run killed then can be started again.
+_FIRST = frozenset({"environment.json", "inputs.json", LOCK, HOLDER})
+_TRAIN_AGAIN = "run adagc train again with another --out"
+_COPY_AGAIN = "copy it again, or delete it: only checks need it"
+_REMEDIES = {"environment.json": _COPY_AGAIN, "inputs.json": _COPY_AGAIN}
 
 
 @dataclass(frozen=True, init=False)
 class Run:
-    """The files of a run: config, environment, labels, history, weights, scores, report."""
+    """A run and its files: config, environment, labels, history, weights, scores, report.
+
+    Args:
+        files: A folder on disk, or the files of a run in memory.
+    """
 
     files: Folder
 
@@ -50,8 +61,10 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """A run that exists."""
+        """The run in this folder; AdagcError if there is none."""
         run = cls(folder)
+        if not run.folder.exists():
+            raise UsageError(f"{folder} does not exist: give the folder of a run")
         if not run.exists("config.yaml"):
             raise AdagcError(f"{folder} is not a run folder: it has no config.yaml")
         return run
@@ -64,84 +77,127 @@ class Run:
         *,
         resume: bool,
         contents: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> Run:
-        """A new run, or one to continue; never a silent mix of two.
+        """Start a new run, or open one that is to be resumed.
+
+        Raises UsageError if the folder contains other files, or a run that may not be resumed
+        because `resume` is False or its settings differ.
 
         Args:
-            folder: Where; without one the run is kept in memory.
+            folder: The folder of the run; without one the run is kept in memory.
             config: All settings.
-            resume: Whether there may be a run already.
-            contents: Setting -> digest of the file it names.
+            resume: Whether a run in this folder is to be continued.
+            contents: Digest of every file that the settings name, by the name of the setting.
+            defaults: Defaults of settings and options, in the form of `config`, for those that
+                the version did not know which started the run.
         """
         if folder is None:
             run = cls(MemoryFolder())
         else:
             run = cls(folder)
-            if run.folder.exists() and not run.folder.is_dir():
-                raise UsageError(f"{folder} is a file: choose another --out")
-            if run.exists("config.yaml"):
-                if not resume:
-                    raise UsageError(
-                        f"{folder} already holds a run: add --resume to continue it, or choose"
-                        " another --out"
-                    )
-                run._check_same(config, contents or {})
-                return run
-            # A run that was killed while starting leaves its environment or a temporary file.
-            left = [path.name for path in run.folder.iterdir()] if run.folder.exists() else []
-            begun = ("environment.json", "inputs.json")
-            if any(name not in begun and not name.endswith(".tmp") for name in left):
-                raise UsageError(f"{folder} is not empty and not a run: choose another --out")
+            run.check_place(resume=resume)
             run.folder.mkdir(parents=True, exist_ok=True)
+            if run.exists("config.yaml"):
+                run._check_same(config, contents or {}, defaults or {})
+                if not run.begun:
+                    run.write_json("inputs.json", dict(contents or {}))
+                return run
         run.write_json("environment.json", environment())
         run.write_json("inputs.json", dict(contents or {}))
-        # Last, because its presence is what makes the folder a run.
+        # Written last, because a folder with this file counts as a run.
         run.files.write("config.yaml", yaml.safe_dump(config, sort_keys=False))
         return run
 
-    def _check_same(self, config: dict[str, Any], contents: Mapping[str, str]) -> None:
-        before = self.config
-        known = self.read_json("inputs.json") if self.exists("inputs.json") else {}
-        noted = known.keys() & contents.keys() - {"labels", "split"}
-        for key in sorted(noted):
-            if known[key] != contents[key]:
+    def check_place(self, *, resume: bool) -> None:
+        """Raise UsageError if no run may be written here; `resume`: this one may be continued."""
+        folder = self.folder
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file: choose another --out")
+        if self.exists("config.yaml"):
+            if not resume:
                 raise UsageError(
-                    f"{self.folder} was started with another content of {key}"
-                    f" ({config.get(key) or 'names.txt'}): bring it back, or choose another --out"
+                    f"{folder} already holds a run: add --resume to continue it, or choose"
+                    " another --out"
                 )
-        old, new = _flat(before), _flat(config)
+            return
+        present = [path.name for path in folder.iterdir()] if folder.exists() else []
+        if any(name not in _FIRST and not name.endswith(".tmp") for name in present):
+            raise UsageError(f"{folder} is not empty and not a run: choose another --out")
+
+    @property
+    def begun(self) -> bool:
+        """Whether an epoch is finished; before that the run may still get other data."""
+        # The first line of the history is written before the first checkpoint.
+        return self.exists("last.ckpt") or self.finished or len(self.history) > 1
+
+    def _check_same(
+        self, config: dict[str, Any], contents: Mapping[str, str], defaults: Mapping[str, Any]
+    ) -> None:
+        """Raise UsageError if the run was started with other settings or other files."""
+        # A setting that the version did not know which started the run had what is now its default.
+        known = _flat(dict(defaults))
+        old = {**known, **_flat(self.config)}
+        compared = self.check_inputs(contents, places=config)
+        new = {**known, **_flat(config)}
         changed = sorted(
             key
             for key in old.keys() | new.keys()
-            if key not in FREE | noted and old.get(key) != new.get(key)
+            if key not in FREE | compared and old.get(key) != new.get(key)
         )
         if changed:
-            # Another method has other options too; its name says it all.
+            # Another method has other options, too, but it is enough to name the method.
             key = "method.title" if "method.title" in changed else changed[0]
             raise UsageError(
                 f"{self.folder} was started with {key} = {old.get(key)!r}, now it is"
                 f" {new.get(key)!r}: use the same settings, or choose another --out"
             )
 
+    def check_inputs(
+        self, contents: Mapping[str, str], *, places: Mapping[str, Any] | None = None
+    ) -> frozenset[str]:
+        """Raise UsageError if an epoch is finished and the run was started with other contents.
+
+        Labels and splits are left out: `adagc.training.experiment` compares them image by image.
+
+        Args:
+            contents: Digests by name, as in inputs.json.
+            places: Where these things are, for the message.
+
+        Returns:
+            The names of what is recorded in inputs.json and in `contents`.
+        """
+        recorded = self.inputs
+        compared = frozenset(recorded.keys() & contents.keys() - {"labels", "split"})
+        for key in sorted(compared) if self.begun else ():
+            if recorded[key] != contents[key]:
+                place = (places or {}).get(key)
+                named = f"{key} ({place})" if place else key
+                raise UsageError(
+                    f"the content of {named} has changed since {self} was started, which can only"
+                    " continue with the same: restore it, or train anew with another --out"
+                )
+        return compared
+
     @property
     def folder(self) -> Path:
-        """Where it lies on disk."""
+        """The folder on disk; AdagcError if the run is in memory."""
         return self.files.path("")
 
     def path(self, name: str) -> Path:
-        """A file of the run, on disk."""
+        """The path of a file on disk; AdagcError if the run is in memory."""
         return self.files.path(name)
 
     def exists(self, name: str) -> bool:
-        """Whether the run has this file by now."""
+        """Whether the run has a file of this name yet."""
         return self.files.exists(name)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Replace a JSON file in one go."""
+        """Write a value as JSON, replacing the file atomically."""
         self.files.write_json(name, value)
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the run."""
+        """The content of a JSON file; AdagcError if it is missing or damaged."""
         try:
             return json.loads(self.files.read(name))
         except FileNotFoundError:
@@ -149,15 +205,23 @@ class Run:
                 f"{self} has no {name}: finish the run first (adagc train --resume)"
             ) from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise AdagcError(f"{self._named(name)} is damaged ({error}): run again") from None
+            tested = name.startswith("scores")
+            remedy = self._test_again if tested else _REMEDIES.get(name, _TRAIN_AGAIN)
+            raise AdagcError(f"{self._named(name)} is damaged ({error}): {remedy}") from None
+
+    @property
+    def _test_again(self) -> str:
+        """The remedy for damaged results of the test."""
+        return f"run  adagc evaluate {self}"
 
     def _named(self, name: str) -> str:
+        """The file as error messages name it."""
         place = self.files.place
         return name if place is None else str(place / name)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """All settings, as resolved when the run started."""
+        """The content of config.yaml: all settings, as decided when the run started."""
         try:
             loaded = yaml.safe_load(self.files.read("config.yaml"))
         except (yaml.YAMLError, UnicodeDecodeError):
@@ -170,13 +234,29 @@ class Run:
         return loaded
 
     @property
+    def former(self) -> dict[str, Any]:
+        """What settings were that did not exist yet when the run was started, by name."""
+        return {name: value for name, value in FORMER.items() if name not in self.config}
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """The content of inputs.json: digests of what the run is made from; empty without it."""
+        if not self.exists("inputs.json"):
+            return {}
+        values = self.read_json("inputs.json")
+        if not isinstance(values, dict):
+            raise AdagcError(f"{self._named('inputs.json')} is damaged: {_COPY_AGAIN}")
+        return values
+
+    @property
     def settings(self) -> RunSettings:
-        """The same, with the method apart."""
-        return parse(RunSettings, self.config, self._named("config.yaml"), "copy the run again")
+        """The settings of the run, separated into method, its options, and all others."""
+        remedy = "copy the run folder again"
+        return parse(RunSettings, self.config, self._named("config.yaml"), remedy)
 
     @property
     def history(self) -> list[EpochRecord]:
-        """One entry per finished epoch."""
+        """The records of all finished epochs; empty before the first."""
         if not self.exists("history.jsonl"):
             return []
         content = self.files.read("history.jsonl")
@@ -184,30 +264,30 @@ class Run:
 
     @property
     def labels(self) -> LabelSummary | None:
-        """What was observed; None before the run has noted it."""
+        """A summary of the observed labels; None if it is not written yet."""
         if not self.exists("labels.json"):
             return None
         values = self.read_json("labels.json")
-        return parse(LabelSummary, values, self._named("labels.json"), "run again")
+        return parse(LabelSummary, values, self._named("labels.json"), _TRAIN_AGAIN)
 
     @property
     def scores(self) -> TestRecord | None:
-        """Scores on the test images; None without clean labels of them."""
+        """Scores on the test images; None if they have no clean labels or are not tested yet."""
         if not self.exists("scores.json"):
             return None
-        remedy = f"run  adagc evaluate {self}"
-        return parse(TestRecord, self.read_json("scores.json"), self._named("scores.json"), remedy)
+        values = self.read_json("scores.json")
+        return parse(TestRecord, values, self._named("scores.json"), self._test_again)
 
     @property
     def made(self) -> ModelRecord:
-        """How the model of a finished run came about."""
+        """How the model of a finished run was trained; AdagcError before it is finished."""
         values = self.read_json("model.json")
-        own = values.get("extra") if isinstance(values, dict) else None
-        return parse(ModelRecord, own, self._named("model.json"), "run again")
+        extra = values.get("extra") if isinstance(values, dict) else None
+        return parse(ModelRecord, extra, self._named("model.json"), _TRAIN_AGAIN)
 
     @property
     def predictions(self) -> dict[str, NDArray[np.float32]]:
-        """Probabilities for the test images, "<network>-<last|best>" to (N, C)."""
+        """Predicted probabilities (N, C) of the test images, by "<network>-<last|best>"."""
         from adagc.training.scoring import predictions_of
 
         return predictions_of(self)
@@ -220,13 +300,13 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end."""
+        """Whether training is complete and the model is saved."""
         return self.exists("model.json")
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings with the method's own as "method.weight"."""
-    own = config.get("method")
-    options = own if isinstance(own, dict) else {}
+    """The settings as one flat dictionary, with options of the method as "method.weight"."""
+    method = config.get("method")
+    options = method if isinstance(method, dict) else {}
     rest = {key: value for key, value in config.items() if key != "method"}
-    return {**rest, **{f"method.{key}": value for key, value in options.items()}}
+    return {**FORMER, **rest, **{f"method.{key}": value for key, value in options.items()}}

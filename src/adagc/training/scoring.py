@@ -1,8 +1,13 @@
-"""Scores on clean labels: the one place where those of the test images are read."""
+"""Scores of a finished run on clean labels.
+
+Clean labels of the test images are used here and nowhere else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,18 +17,19 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from adagc.datasets.collection import Collection
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError, examples
 from adagc.inference import predict
 from adagc.metrics import score
 from adagc.models import ModelSpec
 from adagc.training.fabric import make_fabric
-from adagc.training.inputs import config_of, open_configured, rows_of_split
+from adagc.training.inputs import check_same_data, config_of, open_configured, rows_of_split
 from adagc.training.network import suited
-from adagc.training.records import Choice, TestedEpoch, TestedNetwork, TestRecord
+from adagc.training.records import FORMAT, Choice, TestedEpoch, TestedNetwork, TestRecord
 from adagc.training.runs import Run
 from adagc.training.snapshots import saved_weights
 
-_CLEAN = "clean"  # beside the probabilities
+_CLEAN = "clean"  # name of the clean labels in the file of predictions
+_ABOUT = "adagc"  # name of the metadata in that file: JSON with the names of images and classes
 
 
 def evaluate(
@@ -34,28 +40,111 @@ def evaluate(
     absent: str | None = None,
     root: str | None = None,
     truth: str | None = None,
+    other_data: bool = False,
 ) -> TestRecord:
     """Score every network of a run on clean labels and write scores.json.
 
-    This is the one place where clean labels of the test images are read. With several ranks all of
-    them call it, and each predicts its share of the images.
+    The predictions are written, too. With several ranks all of them call this function, and each
+    predicts its share of the images. Raises DataError if the images or their clean labels are not
+    those of the run.
+
+    Args:
+        run: A finished run.
+        split: Name of the split to test on. Files of other splits than "test" have its name in
+            theirs, as in scores-val.json.
+        collection: The data set, if it is already open.
+        absent: What to do about classes that no image contains, "error" or "skip"; by default the
+            setting of the run.
+        root: Folder of the images, if they have moved since training.
+        truth: File with the clean labels, instead of that of the run.
+        other_data: Score any images of the same kind, in the split that they have when they are
+            opened. The scores go to other files, as in scores-other.json.
     """
     if not run.finished:
         raise AdagcError(f"{run} is not finished: adagc train --resume completes it")
     config = config_of(run)
     config = replace(config, root=root or config.root, truth=truth or config.truth)
+    # Observed labels do not matter here, and which images are tested is in split.csv. Without these
+    # files a run can be tested where they do not exist, and so can other data.
+    config = replace(config, labels=None, split=None)
     collection = collection or open_configured(config)
     if collection.truth is None:
         raise AdagcError("this data has no clean labels to evaluate against: give --truth FILE")
+    if not other_data:
+        rows = rows_of_split(run, collection, split)
+    elif split in collection.splits:
+        rows = collection.splits[split]
+    else:
+        raise UsageError(f"there is no split {split!r}: choose from {', '.join(collection.splits)}")
+    tested = score_networks(run, collection, rows, split, absent, other_data=other_data)
+    with run.files.claimed():
+        tested.write(run)
+    return tested.record
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The outcome of a test: scores, and the predictions that they were computed from."""
+
+    record: TestRecord
+    predictions: Mapping[str, NDArray[np.float32]]  # "<network>-<last|best>" -> (N, C)
+    clean: NDArray[np.bool_]  # (N, C)
+    images: tuple[str, ...]  # names of the images
+
+    def write(self, run: Run) -> None:
+        """Write scores and predictions into the folder of the run, if this rank writes."""
+        if not run.files.written_here:
+            return
+        # With the clean labels, runs can be compared image by image without opening their data.
+        arrays = {**self.predictions, _CLEAN: self.clean.astype(np.uint8)}
+        # Safetensors ignores strides, so the arrays must be contiguous.
+        ordered = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+        about = {
+            "format": FORMAT,
+            "method": self.record.method,
+            "split": self.record.split,
+            "classes": list(self.record.classes),
+            "images": list(self.images),
+        }
+        # A single value, because safetensors writes several in any order.
+        content = save_arrays(ordered, metadata={_ABOUT: json.dumps(about, ensure_ascii=False)})
+        suffix = _suffix(self.record.split, other_data=self.record.other_data)
+        run.files.write(f"predictions{suffix}.safetensors", content)
+        run.write_json(f"scores{suffix}.json", self.record.to_dict())
+
+
+def score_networks(
+    run: Run,
+    collection: Collection,
+    rows: NDArray[np.int64],
+    split: str = "test",
+    absent: str | None = None,
+    *,
+    known: bool = False,
+    other_data: bool = False,
+) -> Tested:
+    """Predict these images with every network of a finished run, and score the predictions.
+
+    Args:
+        run: A finished run.
+        collection: The data set, with clean labels of these images.
+        rows: The images to test on.
+        split: Name of their split, for the record.
+        absent: What to do about classes that no image contains; see `evaluate`.
+        known: These are the images of the run for certain, because it has just been trained.
+        other_data: These may be any images; the record says so.
+    """
+    config = config_of(run)
     model = run.model()
-    rows = rows_of_split(run, collection, split)
     images = suited(collection.images, plain=model.spec.is_plain, head=model.spec.head)
     clean = clean_labels(replace(collection, images=images), model.spec, rows)
+    if not (known or other_data):
+        check_same_data(run, collection, split)
     check_classes(collection, rows, absent or config.absent)
     device = make_fabric(config).device
     model = model.to(device)
     made = run.made
-    predictions: dict[str, NDArray[Any]] = {}
+    predictions: dict[str, NDArray[np.float32]] = {}
     table: dict[str, dict[Choice, TestedEpoch]] = {}
     for name, which, weights in saved_weights(run.files):
         if name not in made.best_epoch:
@@ -67,9 +156,7 @@ def evaluate(
         epoch = config.epochs if choice == "last" else made.best_epoch[name]
         table.setdefault(name, {})[choice] = TestedEpoch(epoch, scores)
         predictions[f"{name}-{which}"] = values
-    # So that runs can be compared image by image without opening their data again.
-    predictions[_CLEAN] = clean.astype(np.uint8)
-    result = TestRecord(
+    record = TestRecord(
         split=split,
         images=len(rows),
         thresholds=tuple(model.short_thresholds()),
@@ -79,74 +166,104 @@ def evaluate(
             name: TestedNetwork(made.roles[name].role, made.roles[name].title, epochs)
             for name, epochs in table.items()
         },
+        other_data=other_data,
     )
-    suffix = "" if split == "test" else f"-{split}"
-    # Safetensors writes memory as it lies: rows and columns must lie in the usual order.
-    ordered = {name: np.ascontiguousarray(values) for name, values in predictions.items()}
-    if run.files.written_here:
-        run.files.write(f"predictions{suffix}.safetensors", save_arrays(ordered))
-        run.write_json(f"scores{suffix}.json", result.to_dict())
-    return result
+    names = tuple(collection.images.names[row] for row in rows.tolist())
+    return Tested(record, predictions, clean, names)
 
 
 def clean_labels(
     collection: Collection, spec: ModelSpec, rows: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """The clean labels of these rows in the order of the model's classes; refuses other data."""
+    """(N, C) clean labels of these rows, in the order of the model's classes.
+
+    Raises AdagcError if bands, image size or classes differ from those of the model, or if an image
+    has no clean labels.
+    """
     assert collection.truth is not None
     images = collection.images
     if images.bands != spec.bands or images.shape != spec.shape:
         raise AdagcError(
-            f"the model was trained on {spec.shape} with the bands {', '.join(spec.bands[:4])}...,"
-            f" this data has {images.shape} with {', '.join(images.bands[:4])}...: open it as for"
-            " training"
+            f"the model was trained on images of shape {spec.shape} with the bands"
+            f" {', '.join(spec.bands[:4])}..., but these have shape {images.shape} and the bands"
+            f" {', '.join(images.bands[:4])}...: use images as in training"
         )
     if set(collection.classes) != set(spec.classes):
-        strange = sorted(set(collection.classes) ^ set(spec.classes))
+        different = sorted(set(collection.classes) ^ set(spec.classes))
         raise AdagcError(
-            f"the classes of the clean labels are not those of the model ({strange[0]!r} is in one"
-            " only): use the same classes"
+            f"the classes of the clean labels are not those of the model ({different[0]!r} is"
+            " only in one of them): use the same classes"
         )
     unknown = int((~collection.has_truth(rows)).sum())
     if unknown:
         raise AdagcError(
-            f"{unknown} of {len(rows)} images have no clean labels: complete the truth, or evaluate"
-            " another split"
+            f"{unknown} of {len(rows)} images have no clean labels: add them to the file of"
+            " --truth, or evaluate another split"
         )
     order = [collection.classes.index(name) for name in spec.classes]
     return collection.truth[rows][:, order]
 
 
-def check_classes(collection: Collection, rows: NDArray[np.int64], absent: str) -> None:
-    """Refuse to test on a class that no image contains, before any time is spent."""
+def check_classes(collection: Collection, rows: NDArray[np.int64], absent: str) -> list[str]:
+    """The classes that no image contains; AdagcError if there are any and `absent` is "error".
+
+    Training calls this before it begins, so that no time is lost.
+    """
     assert collection.truth is not None
     counts = collection.truth[rows].sum(axis=0)
     empty = [name for name, count in zip(collection.classes, counts, strict=True) if not count]
     if empty and absent == "error":
         raise AdagcError(
-            f"no test image contains {', '.join(empty[:5])}: leave such classes out of the mAP with"
-            " absent: skip (--absent skip), or test on more images"
+            f"no test image contains {examples(empty, 5)}: leave such classes out of the mAP with"
+            " --absent skip, or test on more images"
         )
+    if len(empty) == len(collection.classes):
+        raise AdagcError(
+            f"none of the {len(rows)} test images contains any class: check the clean labels"
+        )
+    return empty
 
 
 def predictions_of(run: Run, split: str = "test") -> dict[str, NDArray[np.float32]]:
-    """Saved probabilities, "<network>-<last|best>" to (N, C)."""
-    return {name: values for name, values in _tested(run, split).items() if name != _CLEAN}
+    """The saved probabilities (N, C) of a tested run, by "<network>-<last|best>"."""
+    return {name: values for name, values in _tested(run, split)[0].items() if name != _CLEAN}
 
 
 def truth_of(run: Run, split: str = "test") -> NDArray[np.bool_]:
-    """(N, C) the clean labels that the saved probabilities were scored with."""
-    found = _tested(run, split).get(_CLEAN)
-    if found is None:
-        raise AdagcError(f"{run} was tested before: run  adagc evaluate {run}")
-    return found.astype(bool)
+    """(N, C) clean labels with which the saved probabilities were scored."""
+    clean = _tested(run, split)[0].get(_CLEAN)
+    if clean is None:
+        raise AdagcError(
+            f"{run} was tested by an older adagc, without clean labels in its predictions: run "
+            f" adagc evaluate {run}"
+        )
+    return clean.astype(bool)
 
 
-def _tested(run: Run, split: str) -> dict[str, NDArray[Any]]:
-    name = f"predictions{'' if split == 'test' else f'-{split}'}.safetensors"
+def images_of(run: Run, split: str = "test") -> tuple[str, ...] | None:
+    """Names of the images of the saved probabilities, row by row; None in files without names."""
+    about = _tested(run, split)[1].get(_ABOUT)
+    return None if about is None else tuple(json.loads(about)["images"])
+
+
+def _suffix(split: str, *, other_data: bool = False) -> str:
+    """What distinguishes the names of the files from those of the test of a run."""
+    return f"{'-other' if other_data else ''}{'' if split == 'test' else f'-{split}'}"
+
+
+def _tested(run: Run, split: str) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """All arrays in the file of predictions, and its metadata.
+
+    AdagcError if it is missing or damaged.
+    """
+    name = f"predictions{_suffix(split)}.safetensors"
     if not run.exists(name):
         raise AdagcError(f"{run} has no predictions: run  adagc evaluate {run}")
     try:
-        return dict(load_arrays(run.files.read(name)))
-    except (SafetensorError, OSError) as error:
+        content = run.files.read(name)
+        arrays = dict(load_arrays(content))
+        # The length of the header, then the header: the library reads metadata from paths only.
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        return arrays, header.get("__metadata__", {})
+    except (SafetensorError, OSError, ValueError) as error:
         raise AdagcError(f"{run}/{name} is damaged ({error}): run  adagc evaluate {run}") from error

@@ -1,83 +1,104 @@
-"""What a run can be told, in parts: where data comes from, labels, network, training.
+"""The settings of a run in parts: source of the data, labels, network, training.
 
-The parts are frozen and hashable, so that each can be the key of what it decides. `RunConfig` is
-all of them in one flat place, which is at once command line and YAML.
+The parts are frozen and hashable, so that each can serve as the key of a cache for what it decides,
+such as opened data. `RunConfig` combines all of them in one flat class.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
 from adagc.errors import UsageError, check_range
+from adagc.metrics.noisy import DEFAULT, CriterionName
 from adagc.options import Choices
 
 
 def _kinds() -> Collection[str]:
+    """The names of all registered data sets."""
     from adagc.datasets.registry import names
 
     return names()
 
 
 def require_labels(labels: object, scheme: str | None) -> None:
-    """Observed labels are either given or drawn."""
+    """Raise UsageError unless exactly one of label file and simulation scheme is given."""
     if (labels is None) == (scheme is None):
-        raise UsageError("say where labels come from: either --labels FILE or --scheme random")
+        raise UsageError(
+            "it is not clear which labels to use: give either --labels FILE or --scheme random"
+        )
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What all parts can do."""
+    """The base of all parts: selecting a part of the settings, and converting it for files."""
 
     def __post_init__(self) -> None:
-        """Each part checks its own values and passes on."""
+        """Each part checks its own values here and calls the method of its base."""
 
     @classmethod
     def of(cls, config: _Part) -> Self:
-        """This part of a configuration that has more."""
+        """This part of settings that have further parts."""
         return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
 
     def to_dict(self) -> dict[str, Any]:
-        """Names and values as they are written to YAML and JSON, which know no tuples."""
+        """Names and values for YAML and JSON; tuples become lists."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 @dataclass(frozen=True)
 class Settings(_Part):
-    """How to train; the same for every method that is to be compared.
+    """How to train; methods that are compared should have the same values.
 
     Args:
-        epochs: How often training goes over all training images.
+        epochs: Number of passes over all training images.
         batch_size: Number of images in one step of the optimiser.
-        learning_rate: Learning rate of the optimiser, Adam.
-        weight_decay: Weight decay of the optimiser, Adam; 0 for none.
-        schedule: How the learning rate changes over the run: constant, or cosine for half a
-            cosine from its full value down to zero.
-        augment: Random changes to the training images: dihedral mirrors them and turns them by
-            quarter turns, none leaves them as they are.
-        clip: Largest norm that the gradient of a step may have; longer ones are shortened to it.
-            Not limited by default.
+        optimiser: Rule by which a step changes the weights. Adam is that of most methods; the
+            originals of MIME use adamax, of LAC adamw, of RCML sgd (here with momentum 0.9).
+        learning_rate: Learning rate of the optimiser.
+        head_learning_rate: Learning rate of the last layer, by default that of the others. The
+            originals of LL, BoostLU, GR and MIME fine-tune with ten times the other rate.
+        head_epochs: Number of epochs at the start in which only the last layer is trained and the
+            pretrained part of the network stays as it is (LinearInit of ROLE); 0 for none.
+        weight_decay: Weight decay of the optimiser; 0 for none.
+        schedule: How the learning rate changes over the run: constant keeps it, cosine lowers it
+            from its full value to zero along half a cosine.
+        augment: Random changes to the training images: dihedral mirrors them and rotates them by
+            multiples of 90 degrees, none leaves them unchanged.
+        clip: Largest norm of the gradient of a step; gradients with a larger norm are scaled down
+            to it. By default there is no limit.
         precision: Number format of the computation; auto uses bfloat16 on GPUs that have it and
             32-bit numbers elsewhere.
-        average: Momentum, below 1, of an averaged copy of the network that is scored beside it.
-            Any method can have one, which keeps comparisons fair with those that bring an average
-            of their own. None by default.
-        seed: Seed of everything random in training: first weights, order of the images,
+        average: Momentum, at least 0 and below 1, of an averaged copy of the network's weights,
+            which is scored in addition to the network. It works with any method, so that methods
+            with an average of their own can be compared fairly. By default there is none.
+        select: What chooses the best epoch from the observed labels of the validation images: auc,
+            how often an image with a label scores above one without it; noisy-map, the mean average
+            precision if every other label counts as absent; likelihood, how likely the observed
+            labels are if classes are named in proportion to their probabilities; tempered, the same
+            with a fitted power of the probabilities; rank, how many classes score below the
+            observed one.
+        seed: Seed of everything random in training: initial weights, order of the images,
             augmentation, dropout.
-        accelerator: Device that computes; auto takes a GPU if there is one.
+        accelerator: Kind of device to train on; auto uses a GPU if there is one.
     """
 
     epochs: int = 40
     batch_size: int = 32
+    optimiser: Literal["adam", "adamw", "adamax", "sgd"] = "adam"
     learning_rate: float = 5e-4
+    head_learning_rate: float | None = None
+    head_epochs: int = 0
     weight_decay: float = 0.0
     schedule: Literal["constant", "cosine"] = "constant"
     augment: Literal["dihedral", "none"] = "dihedral"
     clip: float | None = None
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     average: float | None = None
+    select: CriterionName = DEFAULT
     seed: int = 0
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 
@@ -86,6 +107,8 @@ class Settings(_Part):
         check_range("epochs", self.epochs, 1)
         check_range("batch_size", self.batch_size, 2)  # batch normalisation needs a variance
         check_range("learning_rate", self.learning_rate, 0)
+        check_range("head_learning_rate", self.head_learning_rate, 0)
+        check_range("head_epochs", self.head_epochs, 0)
         check_range("weight_decay", self.weight_decay, 0)
         check_range("clip", self.clip, 1e-12)
         check_range("average", self.average, 0, 1, below=True)
@@ -94,19 +117,19 @@ class Settings(_Part):
 
 @dataclass(frozen=True)
 class SourceSettings(_Part):
-    """Where images and labels come from, and how images are set apart.
+    """Where images and labels come from, and how images are split.
 
     Args:
         data: Kind of data set, as listed by adagc datasets; folder is for your own images.
         root: Folder of the data set, or its array file; synthetic scenes need none.
-        size: Height and width in pixels that all images are scaled to. By default images keep
+        size: Height and width in pixels to which all images are scaled. By default images keep
             their size, or get that of the published benchmark.
-        split_seed: Seed that draws which images are for training, validation and test.
-        split: CSV file with the columns image,split that says which image is for what, instead of
-            drawing it.
+        split_seed: Seed of the random split into training, validation and test images.
+        split: CSV file with the columns image,split that assigns each image to train, val or test,
+            instead of a random split.
         labels: Label file with the observed labels to train on.
-        truth: Label file with all labels of some images: to test with, and for methods that
-            declare that they need it.
+        truth: Label file with all labels (clean labels) of some or all images, for testing and for
+            methods that need it.
     """
 
     data: Annotated[str, Choices(_kinds)] = "folder"
@@ -121,22 +144,23 @@ class SourceSettings(_Part):
         super().__post_init__()
         from adagc.datasets.registry import find
 
-        find(self.data)  # which says so if there is none
+        find(self.data)  # raises UsageError if there is no such data set
         check_range("size", self.size, 1)
         check_range("split_seed", self.split_seed, 0)
 
 
 @dataclass(frozen=True)
 class LabelSettings(SourceSettings):
-    """What is observed of the images of a source.
+    """The data, and which labels of its images count as observed.
 
     Args:
-        scheme: Draw the observed labels from the clean ones instead of reading a label file: one
-            random label per image, the one that covers most of it (dominant), or all (clean).
-        label_seed: Seed of that draw.
+        scheme: Simulate the observed labels from the clean ones instead of reading a label file:
+            random keeps one random label per image, dominant the label that covers most of the
+            image, clean all labels.
+        label_seed: Seed of this simulation, and of the choice of images for share.
         share: Share of the labelled training images to use, above 0 and at most 1.
-        text: File with embeddings of the class names, as adagc text writes it, for methods that
-            use them. For the classes of reBEN, AID and UC Merced they are built in.
+        text: File with embeddings of the class names, as written by adagc text, for methods that
+            use them. Those of the classes of reBEN, AID and UC Merced are built in.
     """
 
     scheme: Literal["random", "dominant", "clean"] | None = None
@@ -152,26 +176,32 @@ class LabelSettings(SourceSettings):
 
 @dataclass(frozen=True)
 class DataSettings(SourceSettings):
-    """Everything that decides which data is opened, and nothing else.
+    """The settings that decide which data is opened, and no others.
 
     Args:
         bands: Names of the bands of the images, in their order.
-        cache: Folder in which decoded images are kept; by default that of the variable
-            ADAGC_CACHE, or the user's cache folder.
-        skip_unreadable: Leave out images that cannot be read instead of stopping.
-        scenes: Number of training scenes of synthetic data; half as many are made for validation
-            and as many for the test.
+        nodata: Number that stands for missing values in the images, such as -9999. NaN, and the
+            no-data value that a TIFF file names itself, always mean missing. Missing values are
+            left out of all statistics; the network sees the mean of the band in their place.
+        cache: Folder in which decoded images are kept; by default the folder in the environment
+            variable ADAGC_CACHE, or else the user's cache folder.
+        skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
+        scenes: Number of training scenes of synthetic data. Half as many are made for validation,
+            and the same number for testing.
     """
 
     bands: tuple[str, ...] | None = None
+    nodata: float | None = None
     cache: str | None = None
     skip_unreadable: bool = False
     scenes: int = 1500
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bands is not None:  # a list can be given, too
+        if self.bands is not None:  # YAML gives a list, which is not hashable
             object.__setattr__(self, "bands", tuple(self.bands))
+        if self.nodata is not None and not math.isfinite(self.nodata):
+            raise UsageError("--nodata must be a finite number; NaN always means missing")
         check_range("scenes", self.scenes, 4)
 
 
@@ -181,14 +211,14 @@ class ModelSettings(_Part):
 
     Args:
         backbone: Name of a timm model, or mlp or linear for embeddings; auto chooses by the data.
-        weights: Pretrained weights: none, registry (an installed package), hub (a download), or a
-            file; auto takes the package where it fits the backbone.
+        weights: Pretrained weights: none, registry (an installed package), hub (a download), or
+            the path of a file; auto uses the installed package if it fits the backbone.
         hidden: Width of the hidden layer of the backbone mlp.
-        dropout: Share of the values set to zero in training before the last layer; with the
-            backbone mlp also in the embedding itself.
-        normalise: Where the mean and deviation of each band come from: measured on the training
-            images, or those that the pretrained weights were made with; auto takes the latter
-            where they apply.
+        dropout: Share of the features that are set to zero in training before the last layer; with
+            the backbone mlp also of the values of the embedding itself.
+        normalise: Where the mean and standard deviation of each band come from: measured on the
+            training images, or pretrained for those that the pretrained weights were made with;
+            auto uses the latter if they apply to the images.
     """
 
     backbone: str = "auto"

@@ -1,4 +1,4 @@
-"""All that a checkpoint holds, the snapshot a method may ask for, and the best weights so far."""
+"""Saving training: checkpoints to resume from, snapshots to go back to, and best weights."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ from adagc.methods.state import AveragedNetwork
 from adagc.models.tensors import read_safetensors
 from adagc.training import checkpoint
 from adagc.training.folders import Folder
-from adagc.types import Scores
 
 _WEIGHTS, _SUFFIX = "weights", ".safetensors"
 
 
 class Snapshots:
-    """Network, method, optimiser and averaged copy, saved and restored together."""
+    """Saves and restores network, method, optimiser and averaged copy together.
+
+    Args:
+        network: The network in training.
+        method: Its method, whose state is saved too.
+        optimiser: The optimiser of the network.
+        averaged: The averaged copy of the network, if there is one.
+        writes: Whether this rank writes the files of the run.
+    """
 
     def __init__(
         self,
@@ -38,10 +45,11 @@ class Snapshots:
         self.method = method
         self.optimiser = optimiser
         self.averaged = averaged
-        self.writes = writes  # whether this is the rank that writes for all
+        self.writes = writes
         self.best_epoch: dict[str, int] = {}
-        self.best_score: dict[str, float] = {}
-        self.seconds = 0.0
+        self.best_score: dict[str, float] = {}  # by network: the criterion that chooses the epoch
+        self.seconds = 0.0  # time of all epochs so far
+        self.cpu_seconds: float | None = 0.0  # CPU time of the same; None if not known of all
 
     def _core(self) -> dict[str, Any]:
         return {
@@ -59,7 +67,7 @@ class Snapshots:
             self.averaged.load_state_dict(state["averaged"])
 
     def save(self, folder: Folder, epoch: int) -> None:
-        """Write the end of an epoch, for a process that continues the run."""
+        """Write last.ckpt after an epoch, to resume from; a run in memory writes none."""
         if not self.writes or folder.place is None:
             return
         checkpoint.save(
@@ -71,11 +79,12 @@ class Snapshots:
                 "best_epoch": self.best_epoch,
                 "best_score": self.best_score,
                 "seconds": self.seconds,
+                "cpu_seconds": self.cpu_seconds,
             },
         )
 
     def load(self, folder: Folder) -> int:
-        """Take up the last finished epoch and return its number; 0 if there is none yet."""
+        """Load last.ckpt and return the number of its epoch; 0 if there is no checkpoint yet."""
         if not folder.exists("last.ckpt"):
             return 0
         state = checkpoint.load(folder.opened("last.ckpt"))
@@ -84,6 +93,7 @@ class Snapshots:
             self.best_epoch = dict(state["best_epoch"])
             self.best_score = dict(state["best_score"])
             self.seconds = state["seconds"]
+            self.cpu_seconds = state.get("cpu_seconds")  # older versions did not measure it
             return int(state["epoch"])
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise AdagcError(
@@ -91,14 +101,22 @@ class Snapshots:
                 " adagc or for another network; choose another --out"
             ) from error
 
+    def add_time(self, seconds: float, cpu_seconds: float | None) -> None:
+        """Add the time of an epoch to that of all epochs so far."""
+        self.seconds += seconds
+        if self.cpu_seconds is None or cpu_seconds is None:
+            self.cpu_seconds = None
+        else:
+            self.cpu_seconds += cpu_seconds
+
     def keep(self, folder: Folder) -> None:
-        """Snapshot for a later `restore`; on disk it survives an interruption."""
-        if self.writes or folder.place is None:  # ranks share what is on disk alone
+        """Write the snapshot keep.ckpt for a later `restore`, which a resumed run may make, too."""
+        if self.writes or folder.place is None:  # in memory every rank keeps its own
             checkpoint.save(folder, "keep.ckpt", self._core())
         ranks.wait()
 
     def restore(self, folder: Folder) -> None:
-        """Go back to the snapshot."""
+        """Load the last snapshot that `keep` wrote."""
         self._load_core(checkpoint.load(folder.opened("keep.ckpt")))
 
     def note_best(
@@ -106,11 +124,17 @@ class Snapshots:
         folder: Folder,
         epoch: int,
         networks: Mapping[str, nn.Module],
-        noisy: Mapping[str, Scores],
+        values: Mapping[str, float],
     ) -> None:
-        """Keep the weights of each network at its own best noisy validation epoch."""
-        for name, scores in noisy.items():
-            value = scores.mean_average_precision
+        """Save the weights of every network whose value is its largest so far.
+
+        Args:
+            folder: The files of the run.
+            epoch: The epoch that has ended.
+            networks: The reported networks by name.
+            values: Their values of the criterion that chooses the best epoch.
+        """
+        for name, value in values.items():
             if value > self.best_score.get(name, -math.inf):
                 self.best_score[name], self.best_epoch[name] = value, epoch
                 if self.writes:
@@ -118,18 +142,18 @@ class Snapshots:
 
 
 def save_weights(folder: Folder, name: str, which: str, network: nn.Module) -> None:
-    """Write the weights of a network at this epoch ("last" or "best")."""
+    """Write the weights of a network under its name and `which`, "last" or "best"."""
     tensors = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
-    # Bytes, because files of `save_file` can be read by their owner only.
+    # Not with `save_file`, whose files only their owner can read.
     folder.write(f"{_WEIGHTS}/{name}-{which}{_SUFFIX}", save(tensors))
 
 
 def saved_weights(folder: Folder) -> Iterator[tuple[str, str, dict[str, Tensor]]]:
-    """Name, epoch ("last" or "best") and weights of all that were saved, by name."""
+    """Name of the network, "last" or "best", and weights, for each saved file, sorted by name."""
     for file in folder.names(_WEIGHTS):
         name, _, which = file.removeprefix(f"{_WEIGHTS}/").removesuffix(_SUFFIX).rpartition("-")
         if not file.endswith(_SUFFIX):
-            continue  # left by a kill while it was being written
+            continue  # a temporary file of a process that was killed while writing
         if folder.place is None:
             yield name, which, load(folder.read(file))
         else:

@@ -1,4 +1,4 @@
-"""The network in training: one optimiser step after another, over any number of ranks."""
+"""Training a network: the steps of the optimiser, with any number of ranks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from adagc import ranks
-from adagc.errors import TrainingError
+from adagc.errors import TrainingError, examples
 from adagc.methods.base import Method, reported_by
 from adagc.methods.state import AveragedNetwork
 from adagc.training.batches import Batches, derived_seed
+from adagc.training.optimiser import make_optimiser, trained_backbones
 from adagc.training.records import NamedRole
 from adagc.training.settings import Settings
 from adagc.types import Batch, Losses, NetworkRole, Progress, Reported
@@ -24,7 +25,14 @@ OnStep = Callable[[Progress, Losses], None]
 
 
 class Trainer:
-    """A network and its method, the optimiser, and an averaged copy if one is wanted."""
+    """A network in training, with its method, its optimiser and, if wanted, an averaged copy.
+
+    Args:
+        network: The network to train, on the device of `fabric`.
+        method: The method, after its `setup`.
+        settings: How to train; `average` decides whether there is an averaged copy.
+        fabric: Device and precision.
+    """
 
     def __init__(
         self, network: nn.Module, method: Method, settings: Settings, fabric: Fabric
@@ -33,15 +41,13 @@ class Trainer:
         self.method = method
         self.settings = settings
         self.fabric = fabric
-        self._plain = torch.optim.Adam(
-            method.parameter_groups(network, settings.learning_rate),
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            # One pass over the weights instead of seven.
-            fused=fabric.device.type in ("cpu", "cuda"),
-        )
+        modules = (network, method)
+        groups = method.parameter_groups(network, settings.learning_rate)
+        self._plain = make_optimiser(groups, modules, settings, fabric.device)
+        # Those that stay as they are for the first epochs.
+        self._waiting = trained_backbones(modules, self._plain) if settings.head_epochs else []
         self._base_rates = [group["lr"] for group in self._plain.param_groups]
-        self.optimiser = cast(torch.optim.Adam, fabric.setup_optimizers(self._plain))
+        self.optimiser = cast(torch.optim.Optimizer, fabric.setup_optimizers(self._plain))
         self._exchange = ranks.GradientExchange(self._parameters())
         self._called = network if ranks.world() == 1 else ranks.Spread(network)
         self.averaged: AveragedNetwork | None = None
@@ -51,7 +57,9 @@ class Trainer:
     def epoch(
         self, batches: Batches, number: int, on_step: OnStep | None = None
     ) -> dict[str, float]:
-        """Train on all batches of an epoch; returns the means of the loss and its parts."""
+        """Train on all batches of an epoch, and return the means of the loss and of its parts."""
+        for backbone in self._waiting:
+            backbone.freeze(number <= self.settings.head_epochs)
         self.network.train()
         self.method.train()
         sums: dict[str, torch.Tensor] = {}
@@ -66,7 +74,10 @@ class Trainer:
         return {name: float(value) / len(batches) for name, value in sums.items()}
 
     def step(self, batch: Batch, progress: Progress, batches: Batches) -> Losses:
-        """One step of the optimiser, and what follows from it."""
+        """Take one optimiser step, then let the method and the averaged copy follow the weights.
+
+        Raises TrainingError before the step if the loss is not finite.
+        """
         factor = _rate(progress, self.settings)
         for group, rate in zip(self.optimiser.param_groups, self._base_rates, strict=True):
             group["lr"] = rate * factor
@@ -87,7 +98,7 @@ class Trainer:
         return losses
 
     def restart(self, chosen: nn.Module) -> None:
-        """Go on from the weights of another network; optimiser and average forget the past."""
+        """Continue from the weights of this network, with a new optimiser state and average."""
         if chosen is not self.network:
             self.network.load_state_dict(chosen.state_dict())
         self._plain.state.clear()
@@ -95,20 +106,20 @@ class Trainer:
             self.averaged.begin_anew(self.network)
 
     def reported(self) -> tuple[dict[str, nn.Module], dict[str, NamedRole]]:
-        """All networks that get a row in the table, and what they are for."""
-        found = reported_by(self.method, self.network)
+        """All networks that get a row in the table of scores, and their roles, by name."""
+        reported = reported_by(self.method, self.network)
         if self.averaged is not None:
-            found["averaged"] = Reported(self.averaged.network, NetworkRole.AVERAGE, "averaged")
-        networks = {name: one.network for name, one in found.items()}
-        return networks, {name: NamedRole.of(one) for name, one in found.items()}
+            reported["averaged"] = Reported(self.averaged.network, NetworkRole.AVERAGE, "averaged")
+        networks = {name: one.network for name, one in reported.items()}
+        return networks, {name: NamedRole.of(one) for name, one in reported.items()}
 
     @property
     def learning_rate(self) -> float:
-        """Of the network, at the last step."""
+        """The learning rate of the last step, in the first parameter group."""
         return float(self.optimiser.param_groups[0]["lr"])
 
     def _parameters(self, *, clipped: bool = False) -> list[nn.Parameter]:
-        """Everything that is trained, or only what may be clipped."""
+        """All trained parameters, or only those of groups whose gradients may be clipped."""
         return [
             parameter
             for group in self._plain.param_groups
@@ -118,44 +129,40 @@ class Trainer:
 
 
 def progress_at(epoch: int, batches: Batches, settings: Settings, step: int) -> Progress:
-    """Where training stands before this step of an epoch."""
+    """The progress of the run before this step of an epoch; steps count from 0."""
     return Progress(epoch, settings.epochs, (epoch - 1) * len(batches) + step, len(batches))
 
 
 def _broken(
     loss: torch.Tensor, batch: Batch, batches: Batches, progress: Progress
 ) -> TrainingError:
-    """Stop before a broken step reaches the weights, and say where to look."""
-    index = batch.index.tolist()
+    """The error for a loss that is not finite; names images with infinite values, if any."""
     step = progress.step % progress.steps_per_epoch + 1
-    where = (
-        f"the loss became {loss.item()} in epoch {progress.epoch}, step {step}, training images"
-        f" {', '.join(map(str, index))}"
-    )
-    names = [batches.images.names[row] for row in batches.rows[index]]
+    where = f"the loss became {loss.item()} in epoch {progress.epoch}, step {step}"
+    names = [batches.images.names[row] for row in batches.rows[batch.index.tolist()]]
     finite = _finite(batch).tolist()
     bad = [name for name, good in zip(names, finite, strict=True) if not good]
     if bad:
         return TrainingError(
-            f"{where}: {', '.join(bad[:5])} hold values that are not finite; mend or remove them,"
-            " then continue with --resume, the last finished epoch is kept"
+            f"{examples(bad)}: infinite values ({where}); repair or remove these images and start a"
+            " new run with another --out"
         )
     return TrainingError(
-        f"{where} (the first is {names[0]}): start a new run with a lower"
-        " --learning-rate or --clip 1, or continue this one with --resume; the last finished epoch"
-        " is kept"
+        f"{where} (the first image is {names[0]}): start a new run with a lower"
+        " --learning-rate or --clip 1, or continue this one with --resume from the last finished"
+        " epoch"
     )
 
 
 def _finite(batch: Batch) -> torch.Tensor:
-    """(B,) which images of a batch hold finite values only; ranks tell each other."""
+    """(B,) 1 for images of the batch without infinite values, gathered from all ranks."""
     images = batch.images
     mine = images.mine if isinstance(images, ranks.Share) else images
-    return ranks.gather(mine.flatten(1).isfinite().all(dim=1).to(torch.uint8), len(images))
+    return ranks.gather((~mine.flatten(1).isinf()).all(dim=1).to(torch.uint8), len(images))
 
 
 def _rate(progress: Progress, settings: Settings) -> float:
-    """Share of the learning rate at this step."""
+    """The factor of the learning rate at this step, from the schedule."""
     if settings.schedule == "constant":
         return 1.0
     done = progress.step / max(1, progress.epochs * progress.steps_per_epoch)
@@ -164,10 +171,10 @@ def _rate(progress: Progress, settings: Settings) -> float:
 
 @contextmanager
 def _seeded(seed: int, epoch: int, device: torch.device) -> Iterator[None]:
-    """Layers such as dropout draw from torch's global generator: fix it for this epoch only."""
+    """Seed torch's global generator, which layers such as dropout use, for one epoch only."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        # Ranks drop different units: they see different images.
+        # Ranks have different images, so each rank draws its own random numbers.
         purpose = "layers" if ranks.rank() == 0 else f"layers of rank {ranks.rank()}"
         torch.manual_seed(derived_seed(seed, epoch, purpose))
         yield

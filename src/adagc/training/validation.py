@@ -1,4 +1,4 @@
-"""What the networks of an epoch say of the validation images, scored on observed labels alone."""
+"""Noisy validation: predictions for the validation images, scored on observed labels only."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from torch import nn
 
 from adagc.images.base import SceneDataset
 from adagc.inference import predict
-from adagc.metrics import score
+from adagc.metrics import criteria, score
 from adagc.types import Scores
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Rows for the noisy validation and what was observed of them."""
+    """The validation images and their observed labels."""
 
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # (V,) rows of the images in the data set
     observed: NDArray[np.int8]  # (V, C) -1/0/+1
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Noisy validation of one epoch; nothing here was made with a clean label."""
+    """The noisy validation of one epoch; clean labels play no part in it."""
 
     probabilities: Mapping[str, NDArray[np.float32]]  # reported network -> (V, C)
     noisy: Mapping[str, Scores]  # reported network -> scores on the observed labels
-    watched: NDArray[np.float32]  # (V, C) of the network that the method watches
-    scores: Scores  # of that network
+    criteria: Mapping[str, Mapping[str, float]]  # reported network -> criteria that choose an epoch
+    watched: NDArray[np.float32]  # (V, C) probabilities of the network that the method watches
+    scores: Scores  # scores of that network on the observed labels
 
 
 def judge(
@@ -41,17 +42,29 @@ def judge(
     validation: Validation,
     device: torch.device,
 ) -> Judgement:
-    """Score every reported network, and the watched one if it is not among them."""
-    seen = validation.observed > 0
+    """Score all reported networks, and the network that the method watches, on observed labels.
+
+    Args:
+        networks: The reported networks by name.
+        watched: The network on whose scores the method bases its verdict; it is not run again if
+            it is one of `networks`.
+        images: All images of the data set.
+        validation: The validation images and their observed labels.
+        device: Device of the networks.
+    """
+    positive = validation.observed > 0
     probabilities: dict[str, NDArray[np.float32]] = {}
     noisy: dict[str, Scores] = {}
+    chosen_by: dict[str, dict[str, float]] = {}
     for name, network in networks.items():
         probabilities[name] = predict(
             network, images, validation.rows, device=device, together=True
         )
-        noisy[name] = score(seen, probabilities[name], absent="skip")
+        noisy[name] = score(positive, probabilities[name], absent="skip")
+        chosen_by[name] = criteria(validation.observed, probabilities[name])
     for name, network in networks.items():
         if network is watched:
-            return Judgement(probabilities, noisy, probabilities[name], noisy[name])
+            return Judgement(probabilities, noisy, chosen_by, probabilities[name], noisy[name])
     values = predict(watched, images, validation.rows, device=device, together=True)
-    return Judgement(probabilities, noisy, values, score(seen, values, absent="skip"))
+    scores = score(positive, values, absent="skip")
+    return Judgement(probabilities, noisy, chosen_by, values, scores)

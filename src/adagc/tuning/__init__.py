@@ -1,1 +1,1 @@
-"""Options chosen by noisy validation labels."""
+"""Tuning: a method's options are chosen by its scores on noisy (observed) validation labels."""

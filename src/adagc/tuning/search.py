@@ -1,4 +1,7 @@
-"""What a search may try, and what is chosen: no clean number reaches this file."""
+"""Which values of the options a search tries, and which trial it chooses.
+
+Everything in this file uses scores on noisy validation labels only, never on clean labels.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +18,34 @@ from adagc.bench.failures import failure_of
 from adagc.bench.jobs import Job
 from adagc.bench.results import Choice
 from adagc.errors import UsageError, check_range
-from adagc.training.records import EpochRecord
+from adagc.metrics import CRITERIA, CriterionName
 
 if TYPE_CHECKING:
     from adagc.methods import Method
 
 Sampler = Literal["grid", "tpe"]
 State = Literal["finished", "pruned", "failed", "started", "missing"]
-PRUNED = "pruned.json"  # in the folder of a run that was not worth going on with
-NEAR = 0.005  # half a point of mAP: less than what another seed changes
-_DECADE = 10  # values that far apart differ by their order, not by their distance
-_DIGITS = 4  # of a drawn value: what a name and a file can show is what was trained
-_SLICES = 4  # of a range, when asking where in it the score was best
+PRUNED = "pruned.json"  # file in the folder of a run that was stopped early for its low scores
+_DECADE = 10  # ratio of largest to smallest value from which on a range is logarithmic
+_DIGITS = 4  # significant digits of a drawn value, so that names and files show it exactly
+_SLICES = 4  # number of parts of a range whose best scores are compared
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One option: the values of its grid and, if they are numbers, the range that they span."""
+    """One tuned option: the values of its grid and, if they are numbers, the range they span."""
 
     values: tuple[Any, ...]  # in the order of the grid
-    bounds: tuple[float, float] | None = None  # None: only the values themselves make sense
-    log: bool = False
+    bounds: tuple[float, float] | None = None  # None: only the listed values can be tried
+    log: bool = False  # whether the range is logarithmic
 
     @property
     def whole(self) -> bool:
-        """Whether the range is one of integers."""
+        """Whether the range contains integers only."""
         return self.bounds is not None and isinstance(self.bounds[0], int)
 
     def contains(self, value: Any) -> bool:
-        """Whether a sampler that draws from ranges could draw it."""
+        """Whether a sampler that draws from the range could draw this value."""
         if self.bounds is None:
             return value in self.values
         if not _is_number(value) or (self.whole and not float(value).is_integer()):
@@ -51,16 +53,19 @@ class Dimension:
         return bool(self.bounds[0] <= value <= self.bounds[1])
 
     def fit(self, value: Any) -> Any:
-        """A value of the range with as many digits as are worth telling."""
+        """The value rounded to four significant digits, or to an integer in a range of integers.
+
+        The result stays within the bounds. Values of options without a range are returned as is.
+        """
         if self.bounds is None:
             return value
         if self.whole:
-            return int(value)  # a default of 3.0 is the 3 of the range, not a second trial
+            return int(value)  # so that a default of 3.0 and a drawn 3 are the same trial
         low, high = self.bounds
         return min(max(float(f"{value:.{_DIGITS}g}"), low), high)
 
     def slice(self, value: Any) -> int:
-        """In which quarter of the range a value lies."""
+        """The quarter of the range that contains the value, from 0 to 3."""
         assert self.bounds is not None
         low, high, here = (
             math.log(number) if self.log else number for number in (*self.bounds, value)
@@ -69,15 +74,15 @@ class Dimension:
 
 
 def space(method: type[Method]) -> dict[str, Dimension]:
-    """The options of a method that are worth tuning; one without any cannot be tuned."""
+    """The options of a method that can be tuned, from its `grid`; UsageError if there are none."""
     if not method.grid:
         raise UsageError(
             f"{method.title} has nothing to tune: none of its options has values worth trying"
             f" (adagc methods {method.title})"
         )
-    anything = (-math.inf, math.inf)
+    unlimited = (-math.inf, math.inf)
     return {
-        name: _dimension(values, method.ranges.get(name, anything))
+        name: _dimension(values, method.ranges.get(name, unlimited))
         for name, values in method.grid.items()
     }
 
@@ -101,10 +106,10 @@ def _is_number(value: Any) -> bool:
 
 
 def grid(dimensions: Mapping[str, Dimension], trials: int | None = None) -> list[dict[str, Any]]:
-    """Every combination of values, the last option changing fastest.
+    """All combinations of values; the last option changes fastest.
 
-    With fewer trials than combinations some are drawn, always the same: who asks for more later
-    keeps what is there.
+    If there are more combinations than trials, a random subset is returned. A larger number of
+    trials gives a subset that contains the smaller one, so finished trials can be used again.
     """
     check_range("trials", trials, 1)
     values = [dimension.values for dimension in dimensions.values()]
@@ -117,28 +122,29 @@ def grid(dimensions: Mapping[str, Dimension], trials: int | None = None) -> list
 
 @dataclass(frozen=True)
 class Trial:
-    """All that choosing may know of a trial: a clean score has no place in it."""
+    """A trial as far as the choice may know it: without any score on clean labels."""
 
-    options: Mapping[str, Any]  # those that are tuned
+    options: Mapping[str, Any]  # values of the tuned options
     state: State
-    noisy: Mapping[int, float]  # seed -> mAP on noisy validation labels, of finished runs
-    seconds: float  # of training
-    epochs: int  # trained, over all seeds
-    reason: str = ""  # why it failed
+    noisy: Mapping[int, float]  # seed -> criterion on noisy validation labels, of finished runs
+    seconds: float  # training time of all seeds
+    epochs: int  # number of epochs trained, over all seeds
+    reason: str = ""  # why it failed; empty if it did not
+    remark: str = ""  # what the method says a reader of the scores must know
 
     @property
     def score(self) -> float | None:
-        """The mean over seeds, once all of them are there."""
+        """The mean of the criterion over seeds; None unless the runs of all are finished."""
         return statistics.mean(self.noisy.values()) if self.state == "finished" else None
 
     @property
     def name(self) -> str:
-        """For people: "weight=3 momentum=0.9"."""
+        """The options in one line, for example "weight=3 momentum=0.9"."""
         return name_of(self.options)
 
 
 def state_of(jobs: Sequence[Job]) -> State:
-    """What the folders of a trial say, one per seed."""
+    """The state of a trial, from the run folders of its jobs (one per seed)."""
     states = {job.status for job in jobs}
     if states == {"finished"}:
         return "finished"
@@ -149,56 +155,68 @@ def state_of(jobs: Sequence[Job]) -> State:
     return "missing" if states == {"missing"} else "started"
 
 
-def read(options: Mapping[str, Any], jobs: Sequence[Job], by: Choice) -> Trial:
-    """The trial whose runs these are."""
-    state, noisy, seconds, epochs, reason = state_of(jobs), {}, 0.0, 0, ""
+def read(
+    options: Mapping[str, Any], jobs: Sequence[Job], by: Choice, select: CriterionName
+) -> Trial:
+    """Read a trial from the run folders of its jobs.
+
+    Args:
+        options: The values of the tuned options.
+        jobs: The runs of the trial, one per seed.
+        by: Whether the last or the best epoch of a run is its score.
+        select: The criterion, of the deployed network: the only number that a search compares.
+    """
+    state, noisy, seconds, epochs, reason, remark = state_of(jobs), {}, 0.0, 0, "", ""
     for job in jobs:
         lines = job.run.history
         seconds += sum(line.seconds for line in lines)
         epochs += len(lines)
+        remark = remark or (lines[-1].remark if lines else "")
         if job.status == "finished":
-            values = [noisy_map(line) for line in lines]
+            values = [line.criterion(select) for line in lines]
             noisy[job.seed] = values[-1] if by == "last" else max(values)
-        elif job.status == "failed" and state == "failed":  # not if it was pruned since then
+        elif job.status == "failed" and state == "failed":  # not if it was pruned later
             reason = reason or failure_of(job)
-    return Trial(dict(options), state, noisy, seconds, epochs, reason)
-
-
-def noisy_map(line: EpochRecord) -> float:
-    """The one number of an epoch's record that a search goes by."""
-    return line.noisy[line.deployed].mean_average_precision
+    return Trial(dict(options), state, noisy, seconds, epochs, reason, remark)
 
 
 def name_of(options: Mapping[str, Any]) -> str:
-    """Options in one line."""
+    """Options in one line, for example "weight=3 momentum=0.9"."""
     return " ".join(f"{key}={short(value)}" for key, value in options.items())
 
 
 def short(value: Any) -> str:
-    """One option as people write it: 3 for 3.0."""
+    """The value of an option as people write it: 3 for 3.0."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def choose(trials: Iterable[Trial]) -> Trial | None:
-    """The best mean noisy score; of equals the first."""
+    """The finished trial with the best score, the first of equals; None if none is finished."""
     scored = _scored(trials)
     return max(scored, key=lambda pair: pair[1])[0] if scored else None
 
 
 @dataclass(frozen=True)
 class Flatness:
-    """How much depends on the choice; scores are fractions."""
+    """How much the score depends on the chosen options, in the unit of the criterion."""
 
-    trials: int  # finished
-    near: int  # of them within half a point of the best, itself included
-    drop: float  # from the best to the median
-    spans: Mapping[str, float]  # option -> how far apart the best scores of its values are
+    trials: int  # number of finished trials
+    near: int  # number of finished trials that are almost as good as the best, including it
+    drop: float  # best score minus median score
+    spans: Mapping[str, float]  # option -> largest difference of the best scores of its values
 
 
 def flatness(
-    trials: Iterable[Trial], dimensions: Mapping[str, Dimension], sampler: Sampler
+    trials: Iterable[Trial],
+    dimensions: Mapping[str, Dimension],
+    sampler: Sampler,
+    select: CriterionName,
 ) -> Flatness | None:
-    """How flat the optimum is; values from a range are looked at in quarters of it."""
+    """How flat the optimum is; None without a finished trial.
+
+    Almost as good are trials whose criterion differs by no more than another seed would change it.
+    Values that were drawn from a range are compared by the quarter of the range they lie in.
+    """
     scored = _scored(trials)
     if not scored:
         return None
@@ -215,12 +233,12 @@ def flatness(
     top = max(scores)
     return Flatness(
         trials=len(scores),
-        near=sum(top - score <= NEAR + 1e-12 for score in scores),
+        near=sum(top - score <= CRITERIA[select].near + 1e-12 for score in scores),
         drop=top - statistics.median(scores),
         spans=spans,
     )
 
 
 def _scored(trials: Iterable[Trial]) -> list[tuple[Trial, float]]:
-    """The finished ones."""
+    """The finished trials with their scores."""
     return [(trial, trial.score) for trial in trials if trial.score is not None]

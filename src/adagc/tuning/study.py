@@ -1,12 +1,14 @@
-"""What tuning found, for people and for files.
+"""The result of tuning a method, as sentences, a table, JSON and a YAML file of the method.
 
-Whether noisy labels chose well is hindsight: clean scores are read from the run folders after the
-choice was made, and nothing that chooses can see them.
+It also says whether noisy labels have chosen well. For this, scores on clean labels are read from
+the run folders after the choice was made; the code that chooses never sees them.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -21,16 +23,15 @@ from adagc.atomic import write_text
 from adagc.bench.jobs import Job, slug
 from adagc.bench.results import Choice
 from adagc.errors import AdagcError, UsageError
+from adagc.metrics import CRITERIA, Criterion, CriterionName
 from adagc.tuning.ledger import Plan
 from adagc.tuning.search import (
-    NEAR,
     Dimension,
     Flatness,
     Sampler,
     Trial,
     choose,
     flatness,
-    noisy_map,
     short,
 )
 from adagc.types import NetworkRole
@@ -38,77 +39,91 @@ from adagc.types import NetworkRole
 if TYPE_CHECKING:
     from rich.table import Table
 
-_ENOUGH = 3  # trials; two are always in one order or the other
+_ENOUGH = 3  # trials for a correlation; with two it is always 1 or -1
 
 
 @dataclass(frozen=True)
 class Hindsight:
-    """Clean scores of a finished trial, means over seeds; never used to choose."""
+    """mAP of a finished trial on clean labels, mean over seeds; never used to choose."""
 
-    test: float | None
-    validation: float | None  # the oracle's
+    test: float | None  # on test images; None if not all seeds were tested
+    validation: float | None  # on validation images; None if the runs had no oracle
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Whether noisy validation ranks trials as clean labels do; hindsight, never used."""
+    """Whether noisy validation labels rank trials as clean labels do; never used to choose."""
 
-    trials: int  # that were tested on clean labels
-    test: float | None  # Spearman's, of noisy validation and clean test mAP; None: too few trials
-    validation: float | None  # the same with clean validation
-    lost: float | None  # clean test mAP of the best trial in hindsight minus that of the choice
+    trials: int  # number of trials that were tested on clean labels
+    test: float | None  # Spearman's, of the criterion and clean test mAP; None: too few trials
+    validation: float | None  # the same with clean validation mAP
+    lost: float | None  # highest clean test mAP of all trials minus that of the chosen trial
 
 
 @dataclass(frozen=True)
 class Study:
-    """One method tuned in one scenario."""
+    """The result of tuning one method in one scenario."""
 
     scenario: str
     method: str  # title
     sampler: Sampler
-    by: Choice  # whether the last or the best epoch is judged
-    share: float
-    epochs: int
+    by: Choice  # whether the last or the best epoch of a run is its score
+    select: CriterionName  # the criterion that chooses epochs and options
+    share: float  # share of the training images that was used
+    epochs: int  # of every run
     seeds: tuple[int, ...]
     told: Mapping[str, Any]  # options that the scenario sets and that are not tuned
-    space: Mapping[str, Dimension]
+    space: Mapping[str, Dimension]  # the tuned options, by name
     trials: tuple[Trial, ...]
-    hindsight: tuple[Hindsight | None, ...]  # of every trial
+    hindsight: tuple[Hindsight | None, ...]  # one per trial; None if it is not finished
 
     @cached_property
     def best(self) -> Trial | None:
-        """The choice; None if no trial finished."""
+        """The chosen trial; None if no trial finished."""
         return choose(self.trials)
 
     @cached_property
     def flatness(self) -> Flatness | None:
-        """How much depends on the choice."""
-        return flatness(self.trials, self.space, self.sampler)
+        """How much the score depends on the choice; None if no trial finished."""
+        return flatness(self.trials, self.space, self.sampler, self.select)
 
     @cached_property
     def correlation(self) -> Correlation:
-        """Whether noisy labels chose well."""
+        """Whether noisy labels have chosen well."""
         return pooled_correlation([self])
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the method should be told from now on."""
+        """The chosen options, with those of the scenario; AdagcError if no trial finished."""
         if self.best is None:
             reasons = [trial.reason for trial in self.trials if trial.reason]
             why = f" ({reasons[0]})" if reasons else ""
             raise AdagcError(
-                f"no trial of {self.method} finished{why}: mend that, then tune again; what was"
-                " trained is kept"
+                f"no trial of {self.method} finished{why}: correct the cause and tune again;"
+                " epochs that were trained are kept"
             )
         return {**self.told, **self.best.options}
 
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion that chooses epochs and options, and how its values are printed."""
+        return CRITERIA[self.select]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the method says a reader of the scores must know: "3 of 9 trials: ..."."""
+        counts = Counter(trial.remark for trial in self.trials if trial.remark)
+        return [
+            f"{count} of {len(self.trials)} trials: {remark}." for remark, count in counts.items()
+        ]
+
     def count(self, state: str) -> int:
-        """Trials in this state."""
+        """Number of trials in this state."""
         return sum(trial.state == state for trial in self.trials)
 
     @property
     def protocol(self) -> str:
-        """How it was chosen, for people."""
+        """How the trials were trained, for example "50 % of the training images, ..., seed 0"."""
         seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {', '.join(map(str, self.seeds))}"
         return (
             f"{self.share * 100:g} % of the training images, {self.by} of {self.epochs} epochs,"
@@ -120,25 +135,33 @@ class Study:
         tried = f"{len(self.trials)} trials ({self.sampler}; {self.protocol})"
         if self.best is None or self.best.score is None or self.flatness is None:
             return f"{self.method} on {self.scenario}: none of {tried} finished."
-        flat, clean = self.flatness, self.correlation
+        flat, clean, criterion = self.flatness, self.correlation, self.criterion
         text = (
-            f"{self.method} on {self.scenario}: {self.best.name} is the best of {tried} with"
-            f" {self.best.score * 100:.2f} noisy mAP. {flat.near} of {flat.trials} finished trials"
-            f" are within {NEAR * 100:g} of it, the median is {flat.drop * 100:.2f} below."
+            f"{self.method} on {self.scenario}: {self.best.name} is the best of {tried} by"
+            f" {criterion.title}, {criterion.shown(self.best.score)}. {flat.near} of {flat.trials}"
+            f" finished trials are within {criterion.near * criterion.scale:g} of it, and the"
+            f" median is {criterion.shown(flat.drop)} below it."
         )
         if len(flat.spans) > 1:
             most = max(flat.spans, key=lambda name: flat.spans[name])
-            text += f" What matters most is {most} ({flat.spans[most] * 100:.2f})."
+            text += (
+                f" The option that matters most is {most}: the best scores of its values differ by"
+                f" {criterion.shown(flat.spans[most])}."
+            )
         if clean.lost is not None:
-            text += f" In hindsight the choice costs {clean.lost * 100:.2f} clean test mAP"
+            text += (
+                " Compared with the trial that is best on clean test labels, the choice costs"
+                f" {clean.lost * 100:.2f} clean test mAP."
+            )
             if clean.test is not None:
-                text += f", and noisy validation ranks {clean.trials} trials as clean test does"
-                text += f" with a correlation of {clean.test:.2f} (Spearman)"
-            text += "."
-        return text
+                text += (
+                    f" Over {clean.trials} trials, the rank correlation (Spearman) of"
+                    f" {criterion.title} and clean test mAP is {clean.test:.2f}."
+                )
+        return " ".join([text, *self.remarks])
 
     def table(self) -> Table:
-        """All trials, best first."""
+        """A table of all trials for the terminal, best first."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -149,8 +172,9 @@ class Study:
         tested = any(clean is not None and clean.test is not None for clean in self.hindsight)
         seeds = self.seeds if len(self.seeds) > 1 else ()
         headings = [
-            *(name.replace("_", "_\n") for name in self.space),  # six options in 100 columns
-            "noisy\nmAP",
+            # Broken at underscores, so that six options fit into 100 columns.
+            *(name.replace("_", "_\n") for name in self.space),
+            self.criterion.title.replace(" ", "\n").replace("-", "-\n"),
             *(f"seed\n{seed}" for seed in seeds),
             *(["clean\ntest"] if tested else []),
             "sec-\nonds",
@@ -160,34 +184,44 @@ class Study:
             table.add_column(heading, justify="right", no_wrap=True, style=style)
         table.add_column("", no_wrap=True)
         pairs = list(zip(self.trials, self.hindsight, strict=True))
-        for trial, clean in sorted(pairs, key=lambda pair: -(pair[0].score or -1)):
+        for trial, clean in sorted(pairs, key=lambda pair: _order(pair[0])):
             table.add_row(
                 *(short(value) for value in trial.options.values()),
-                _percent(trial.score),
-                *(_percent(trial.noisy.get(seed)) for seed in seeds),
+                self._shown(trial.score),
+                *(self._shown(trial.noisy.get(seed)) for seed in seeds),
                 *([_percent(clean.test if clean else None)] if tested else []),
                 f"{trial.seconds:.0f}",
                 "chosen" if trial is self.best else _remark(trial),
                 style="bold" if trial is self.best else None,
             )
-        notes = ["Clean test scores are hindsight: nothing was chosen by them."] if tested else []
+        notes = (
+            ["Clean test scores are shown in hindsight; they were not used to choose."]
+            if tested
+            else []
+        )
         notes += [f"{trial.name}: {trial.reason}" for trial in self.trials if trial.reason]
+        notes += self.remarks
         table.caption = Text("\n".join(notes)) if notes else None
         return table
 
+    def _shown(self, value: float | None) -> str:
+        return "–" if value is None else self.criterion.shown(value)
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The study as a dictionary that can be written as JSON."""
         return {
             "scenario": self.scenario,
             "method": self.method,
             "sampler": self.sampler,
             "by": self.by,
+            "select": self.select,
             "share": self.share,
             "epochs": self.epochs,
             "seeds": list(self.seeds),
             "told": dict(self.told),
             "grid": {name: list(dimension.values) for name, dimension in self.space.items()},
             "best": None if self.best is None else _record(self.best),
+            "remarks": self.remarks,
             "flatness": None if self.flatness is None else asdict(self.flatness),
             "correlation_in_hindsight": asdict(self.correlation),
             "trials": [
@@ -197,8 +231,12 @@ class Study:
         }
 
     def to_yaml(self, *, base: str | None = None) -> str:
-        """A method file for a scenario, with what it was chosen by; `base` is what it stands on."""
-        options = {"title": self.method, **self.options}
+        """The chosen options as a YAML file of the method, with comments on how they were chosen.
+
+        Args:
+            base: Name of another YAML file that the file extends, if any.
+        """
+        options = {"title": self.method, "tuned_on": "noisy", **self.options}
         assert self.best is not None
         assert self.best.score is not None
         states = ", ".join(
@@ -207,22 +245,25 @@ class Study:
             if self.count(state)
         )
         lines = (
-            "# Chosen by the mAP on noisy validation labels; clean labels played no part.",
+            f"# Chosen by noisy validation labels ({self.criterion.title}); clean labels played no"
+            " part.",
             f"# scenario: {self.scenario}",
             f"# training: {self.protocol}",
             f"# sampler:  {self.sampler}, {len(self.trials)} trials ({states})",
-            f"# score:    {self.best.score * 100:.2f} noisy mAP",
+            f"# score:    {self.criterion.shown(self.best.score)}",
+            *(f"# remark:   {remark}" for remark in self.remarks),
         )
         settings = {"method": options} if base is None else {"base": base, "method": options}
         return "\n".join(lines) + "\n" + yaml.safe_dump(settings, sort_keys=False)
 
     def write(self, folder: Path) -> Path:
-        """Leave the choice where `Scenario.with_options` finds it.
+        """Write the chosen options to <folder>/<method>.yaml, for `Scenario.with_options`.
 
-        In the folder of a scenario it is a config like the others there, fit for `adagc train`.
+        If the folder contains a scenario.yaml, the file extends it and can be given to
+        `adagc train --config`.
         """
-        beside = folder / "scenario.yaml"
-        text = self.to_yaml(base=beside.name if beside.exists() else None)
+        scenario = folder / "scenario.yaml"
+        text = self.to_yaml(base=scenario.name if scenario.exists() else None)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{slug(self.method)}.yaml"
         write_text(path, text)
@@ -230,7 +271,7 @@ class Study:
 
 
 def study_of(plan: Plan, points: Sequence[Mapping[str, Any]]) -> Study:
-    """What the folders of these trials say."""
+    """The study of the trials with these options, read from their run folders."""
     trials = tuple(plan.read(point) for point in points)
     config = plan.scenario.config(plan.seeds[0])
     return Study(
@@ -238,6 +279,7 @@ def study_of(plan: Plan, points: Sequence[Mapping[str, Any]]) -> Study:
         method=plan.method.title,
         sampler=plan.sampler,
         by=plan.by,
+        select=plan.select,
         share=config.share,
         epochs=config.epochs,
         seeds=plan.seeds,
@@ -245,17 +287,25 @@ def study_of(plan: Plan, points: Sequence[Mapping[str, Any]]) -> Study:
         space=plan.space,
         trials=trials,
         hindsight=tuple(
-            look_back(plan.jobs(trial.options), plan.by) if trial.state == "finished" else None
+            look_back(plan.jobs(trial.options), plan.by, plan.select)
+            if trial.state == "finished"
+            else None
             for trial in trials
         ),
     )
 
 
 def pooled_correlation(studies: Sequence[Study]) -> Correlation:
-    """Over all trials of several methods: would noisy labels also choose among methods?"""
-    if len({study.scenario for study in studies}) > 1:
-        names = ", ".join(sorted({study.scenario for study in studies}))
-        raise UsageError(f"scores of different scenarios cannot be ranked together: {names}")
+    """The correlation over all trials of several methods tuned in the same scenario.
+
+    It says whether noisy labels would also choose well among methods.
+    """
+    for what in ("scenario", "select"):
+        names = sorted({str(getattr(study, what)) for study in studies})
+        if len(names) > 1:
+            raise UsageError(
+                f"scores of different studies cannot be ranked together: {', '.join(names)}"
+            )
     pairs = [
         (trial, clean)
         for study in studies
@@ -267,19 +317,19 @@ def pooled_correlation(studies: Sequence[Study]) -> Correlation:
     validated = [
         (trial.score, clean.validation) for trial, clean in pairs if clean.validation is not None
     ]
-    own = next((clean.test for trial, clean in pairs if trial is chosen), None)
+    chosen_test = next((clean.test for trial, clean in pairs if trial is chosen), None)
     return Correlation(
         trials=len(tested),
         test=spearman(tested),
         validation=spearman(validated),
-        lost=None if own is None else max(value for _, value in tested) - own,
+        lost=None if chosen_test is None else max(value for _, value in tested) - chosen_test,
     )
 
 
 def spearman(pairs: Sequence[tuple[Any, Any]]) -> float | None:
-    """Rank correlation; equal values share the mean of their ranks.
+    """Spearman's rank correlation; equal values share the mean of their ranks.
 
-    None for fewer than three pairs, or where one side is the same throughout and ranks nothing.
+    None for fewer than three pairs, or if all values of one side are equal.
     """
     if len(pairs) < _ENOUGH:
         return None
@@ -290,15 +340,15 @@ def spearman(pairs: Sequence[tuple[Any, Any]]) -> float | None:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 for the smallest; equal values get the mean of the ranks that they take up."""
+    """Ranks from 1 for the smallest value; equal values get the mean of their ranks."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(size)
     means: NDArray[np.float64] = last - (size - 1) / 2
     return means[group]
 
 
-def look_back(jobs: Sequence[Job], by: Choice) -> Hindsight:
-    """Clean scores of the finished runs of a trial, as far as their folders hold them."""
+def look_back(jobs: Sequence[Job], by: Choice, select: CriterionName) -> Hindsight:
+    """Clean scores of the finished runs of a trial, as far as their folders contain them."""
     tests, validations = [], []
     for job in jobs:
         run = job.run
@@ -306,7 +356,7 @@ def look_back(jobs: Sequence[Job], by: Choice) -> Hindsight:
         if tested is not None:
             tests.append(tested.mean_average_precision)
         history = run.history
-        noisy = [noisy_map(line) for line in history]
+        noisy = [line.criterion(select) for line in history]
         line = history[-1 if by == "last" else int(np.argmax(noisy))]
         validation = line.clean_of(NetworkRole.DEPLOYED)
         if validation is not None:
@@ -320,6 +370,11 @@ def look_back(jobs: Sequence[Job], by: Choice) -> Hindsight:
 def _record(trial: Trial) -> dict[str, Any]:
     noisy = {str(seed): score for seed, score in trial.noisy.items()}
     return {**asdict(trial), "noisy": noisy, "score": trial.score}
+
+
+def _order(trial: Trial) -> float:
+    """Sorts trials with the best score first and those without one last."""
+    return math.inf if trial.score is None else -trial.score
 
 
 def _percent(score: float | None) -> str:

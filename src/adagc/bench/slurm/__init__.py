@@ -1,1 +1,1 @@
-"""Runs on a Slurm cluster."""
+"""Train the runs of a benchmark on a Slurm cluster."""

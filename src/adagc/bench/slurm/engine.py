@@ -1,7 +1,8 @@
-"""Where jobs are done: on a Slurm cluster, through submitit.
+"""An engine that runs jobs on a Slurm cluster, submitted with submitit.
 
-What happened to a run is read from its folder, as everywhere; Slurm is asked only whether it still
-has a job. So no accounting data base is needed, and a second call finds what the first submitted.
+How far a run is, is read from its folder; Slurm is asked only whether a job is still in its queue.
+So no accounting database is needed, and a second call finds what the first one submitted. In this
+package a `Job` is one run, and a Slurm job does one or more of them.
 """
 
 from __future__ import annotations
@@ -39,33 +40,35 @@ _ENDS = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
     "PREEMPTED", "REVOKED", "TIMEOUT", _GONE,
 }  # fmt: skip
-_HELD = re.compile("held|hold", re.IGNORECASE)  # until somebody lets the job go
-_ARRAY = 1000  # elements; Slurm's own limit unless a site changed it
-# How often in a row a job must be seen at its end before we believe it: a job that is about to be
-# queued again may look like that, and on a network disk files show up a little later.
+_HELD = re.compile("held|hold", re.IGNORECASE)  # waits until somebody releases the job
+_ARRAY = 1000  # largest number of Slurm jobs in an array: Slurm's default limit
+# How often in a row a Slurm job must be seen in an end state before it counts as ended: a job that
+# is about to be queued again may be in one for a moment, and on a network disk files appear late.
 _LOOKS = 3
 
 
 class SlurmEngine:
-    """Job arrays on the cluster that this machine submits to.
+    """Runs jobs as Slurm job arrays on the cluster that this machine submits to.
 
-    A Slurm job that reaches its time limit or is preempted is queued again, and its runs go on from
-    their last epochs. Whoever waits may be interrupted: the same call collects what was submitted.
+    A Slurm job that reaches its time limit or is preempted is queued again, and its runs continue
+    after their last epochs. If `run` is interrupted while it waits, the Slurm jobs go on, and the
+    next call of `run` waits for them instead of submitting them again.
 
     Args:
-        out: Folder of the bench, on a disk that all nodes share; logs go to its `slurm`.
-        partition: Where to queue; the cluster's default if not given.
-        minutes: Time limit of a Slurm job.
-        cpus: Cores of a Slurm job.
-        gpus: GPUs of a Slurm job.
-        memory: Of a Slurm job, such as 16GB; the cluster's default if not given.
-        runs_per_job: Runs that share a Slurm job, one after the other.
-        together: Let them share it side by side, for networks too small to fill a GPU.
-        parallel: Slurm jobs of an array that run at the same time.
+        out: Folder of the bench, on a disk that all nodes share; logs go to its folder `slurm`.
+        partition: Partition to submit to; the cluster's default if not given.
+        minutes: Time limit of a Slurm job in minutes.
+        cpus: Number of CPU cores of a Slurm job.
+        gpus: Number of GPUs of a Slurm job.
+        memory: Memory of a Slurm job, such as 16GB; the cluster's default if not given.
+        runs_per_job: Number of runs that one Slurm job does, one after the other.
+        together: Do the runs of a Slurm job at the same time, for networks too small to use a
+            whole GPU.
+        parallel: Largest number of Slurm jobs of an array that run at the same time.
         requeues: How often a Slurm job that reaches its time limit is queued again.
-        interval: Seconds between two looks at the queue and the run folders.
-        extra: Further options of sbatch, such as qos or account (slurm_qos will do, too); True for
-            one without a value. `setup` is a line of shell to run before.
+        interval: Seconds between two checks of the queue and the run folders.
+        extra: Further options of sbatch, such as qos or account (also accepted as slurm_qos); True
+            for an option without a value. `setup` is a shell command that is run first.
     """
 
     def __init__(
@@ -90,7 +93,8 @@ class SlurmEngine:
         for name, least in {"gpus": gpus, "requeues": requeues, "interval": interval}.items():
             check_range(name, least, 0)
         self.folder = (Path(out) / "slurm").resolve()
-        # Ids start anew when a cluster is set up anew; with this name they are surely ours.
+        # The numbers of Slurm jobs start again when a cluster is set up again; the name makes sure
+        # that a job in the queue is one of ours.
         self.name = f"adagc-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
         self.cpus, self.runs_per_job, self.together = cpus, runs_per_job, together
         self.requeues, self.interval, self.workers = requeues, interval, parallel
@@ -106,7 +110,7 @@ class SlurmEngine:
             "signal_delay_s": min(90, 15 * minutes),
             "stderr_to_stdout": True,
             "setup": None if setup is None else [setup],
-            # Since Slurm 22.05 a step does not take over the cores of its job by itself.
+            # Since Slurm 22.05 srun does not inherit the number of cores from sbatch.
             "srun_args": [f"--cpus-per-task={cpus}"],
             "additional_parameters": {
                 "requeue": True,
@@ -116,10 +120,11 @@ class SlurmEngine:
         }
 
     def run(self, jobs: Sequence[Job], tell: Listener) -> None:
-        """Submit what is neither finished nor in the queue, and wait for all of it."""
+        """Submit the jobs that are neither finished nor in the queue, and wait for all jobs."""
         _check_tools()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / "jobs.lock"):  # two calls at once must not submit the same
+        # Two calls at the same time must not submit the same job.
+        with FileLock(self.folder / "jobs.lock"):
             ids = self._enqueue(jobs)
         waiting = [_Watched(job, ids.get(key_of(job), ""), job.epochs_done) for job in jobs]
         try:
@@ -127,21 +132,25 @@ class SlurmEngine:
                 time.sleep(self.interval)
         except KeyboardInterrupt:
             log.warning(
-                f"{len(waiting)} run(s) go on in Slurm (squeue --me --name={self.name} shows them);"
-                " the same command collects them"
+                f"{len(waiting)} run(s) continue in Slurm (squeue --me --name={self.name} shows"
+                " them); the same command waits for them again"
             )
             raise
 
     def _enqueue(self, jobs: Sequence[Job]) -> dict[str, str]:
-        """Slurm jobs by run folder; those that are not there yet are submitted."""
+        """Submit the jobs that are not in the queue; the Slurm job id of every run folder."""
         record = self.folder / "jobs.json"
-        ids: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+        ids: dict[str, str] = (
+            json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        )
         todo = {key_of(job): job for job in jobs if job.status != "finished"}
         if todo.keys() & ids.keys():
             states = self._states()
             if states is None:
-                raise AdagcError("squeue does not answer: try again when the cluster does")
-            # A run that failed had its turn, even if its Slurm job still has others to do.
+                raise AdagcError(
+                    "squeue does not answer: try again when the cluster can be reached"
+                )
+            # A run that failed is submitted again, even if its Slurm job is still doing other runs.
             todo = {
                 key: job
                 for key, job in todo.items()
@@ -157,15 +166,17 @@ class SlurmEngine:
         return ids
 
     def _submit(self, groups: Sequence[Sequence[Job]]) -> list[str]:
+        """Submit one array with a Slurm job for each group of jobs; the ids of the Slurm jobs."""
         from submitit import JobEnvironment, SlurmExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
         for job in (job for group in groups for job in group):
-            job.failure.unlink(missing_ok=True)  # from now on it means: in this Slurm job
-        # Until submitit listens, which is seconds after the start, the signal that time is up
-        # would end the job as failed.
-        deaf = f'trap \'\' {JobEnvironment.USR_SIG}; exec "$0" "$@"'
-        python = shlex.join(["bash", "-c", deaf, sys.executable])
+            # So that the file, if it appears again, is about this attempt.
+            job.failure.unlink(missing_ok=True)
+        # submitit handles the signal that announces the time limit only some seconds after the
+        # start; before that, the signal would end the job as failed, so the shell ignores it.
+        ignore_signal = f'trap \'\' {JobEnvironment.USR_SIG}; exec "$0" "$@"'
+        python = shlex.join(["bash", "-c", ignore_signal, sys.executable])
         executor = SlurmExecutor(self.folder, max_num_timeout=self.requeues, python=python)
         executor.update_parameters(**self._parameters)
         workers = self.runs_per_job if self.together else 1
@@ -177,14 +188,16 @@ class SlurmEngine:
             with _as_from_outside():
                 return [job.job_id for job in executor.submit_array(tasks)]
         except (FailedJobError, FailedSubmissionError) as error:
-            reason = " ".join(str(error).split()) or "without a reason"
-            raise UsageError(f"sbatch refused ({reason}): change the options for Slurm") from None
+            reason = " ".join(str(error).split()) or "no reason given"
+            raise UsageError(
+                f"sbatch refused the job ({reason}): change the options for Slurm"
+            ) from None
 
     def _states(self) -> dict[str, str] | None:
-        """What Slurm says of each job of this bench; None if it does not answer."""
+        """State of each Slurm job of this bench by its id; None if squeue does not answer."""
         command = ["squeue", "--me", "--noheader", "--array", "--states=all", "--format=%i|%T|%r"]
         try:
-            said = subprocess.run(
+            answer = subprocess.run(
                 [*command, f"--name={self.name}"],
                 capture_output=True,
                 text=True,
@@ -194,23 +207,25 @@ class SlurmEngine:
         except (OSError, subprocess.SubprocessError):
             return None
         states = {}
-        for line in said.stdout.splitlines():
+        for line in answer.stdout.splitlines():
             slurm_id, state, reason = line.split("|", 2)
             states[slurm_id] = f"{state} ({reason})" if _HELD.search(reason) else state
         return states
 
     def _look(self, waiting: Sequence[_Watched], tell: Listener) -> list[_Watched]:
-        """Tell what is new; those that are still to be waited for."""
-        states = self._states()  # before the folders: what ended has written all it will write
+        """Report what is new, and return the runs that have not ended."""
+        # Asked before the folders are read: a Slurm job that has ended by now writes nothing more.
+        states = self._states()
         return [watched for watched in waiting if not self._ended(watched, states, tell)]
 
     def _ended(self, watched: _Watched, states: Mapping[str, str] | None, tell: Listener) -> bool:
+        """Report what is new about one run; True if it has ended."""
         job, status = watched.job, watched.job.status
         state = None if states is None else states.get(watched.slurm_id, _GONE)
         if not watched.started and (status in ("finished", "failed") or state == "RUNNING"):
             watched.started = True
             tell(Event("started", job))
-        with suppress(AdagcError):  # a history that is just being rewritten
+        with suppress(AdagcError):  # the history is being written at this moment
             done = job.epochs_done
             if done > watched.epochs:
                 watched.epochs = done
@@ -228,8 +243,8 @@ class SlurmEngine:
         if _HELD.search(state) and not watched.held:
             watched.held = True
             log.warning(
-                f"Slurm holds back job {watched.slurm_id}, {state}: look into it, then"
-                f" scontrol release {watched.slurm_id}"
+                f"Slurm holds job {watched.slurm_id} back ({state}): find out why, then run"
+                f"  scontrol release {watched.slurm_id}"
             )
         watched.ends = watched.ends + 1 if state in _ENDS else 0
         if watched.ends < _LOOKS:
@@ -238,14 +253,14 @@ class SlurmEngine:
         return True
 
     def _verdict(self, watched: _Watched, state: str) -> Event:
-        """Of a run whose Slurm job ended while its folder says neither finished nor failed."""
+        """The event of a run that is neither finished nor failed although its Slurm job ended."""
         from submitit import SlurmJob
 
         from adagc.bench.failures import note_failure
 
         slurm: SlurmJob[dict[str, str]] = SlurmJob(self.folder, watched.slurm_id)
         if slurm.paths.result_pickle.exists():
-            with suppress(Exception):  # it is the error the job ended with, which the log tells
+            with suppress(Exception):  # `result` raises the error of the job, which is in its log
                 if slurm.result().get(key_of(watched.job)) == "busy":
                     return Event("busy", watched.job)
         text = f"Slurm ended job {watched.slurm_id} ({state}) before it was done: see "
@@ -255,22 +270,24 @@ class SlurmEngine:
 
 @dataclass
 class _Watched:
-    """A run that somebody waits for."""
+    """A run that `SlurmEngine.run` waits for, and what was already reported about it."""
 
     job: Job
     slurm_id: str
-    epochs: int  # told of
+    epochs: int  # number of epochs reported
     started: bool = False
     held: bool = False
-    ends: int = 0  # how often in a row its Slurm job was seen at an end
+    ends: int = 0  # how often in a row its Slurm job was seen in an end state
 
 
 def _chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """Divide items into sequences of `size`; the last one may be shorter."""
     for first in range(0, len(items), size):
         yield items[first : first + size]
 
 
 def _check_tools() -> None:
+    """Raise an error if submitit or a command of Slurm is not installed."""
     try:
         import submitit  # noqa: F401
     except ModuleNotFoundError:
@@ -278,14 +295,14 @@ def _check_tools() -> None:
     for tool in ("sbatch", "srun", "squeue"):
         if shutil.which(tool) is None:
             raise AdagcError(
-                f"{tool} is not on the PATH: call this where jobs are submitted to Slurm, or use"
+                f"{tool} is not on the PATH: run this on a machine that submits to Slurm, or use"
                 " --engine local"
             )
 
 
 @contextmanager
 def _as_from_outside() -> Iterator[None]:
-    """Submitting from inside a Slurm job must not pass on that job's own numbers."""
+    """Hide the variables of the Slurm job that we run in, which sbatch would take as options."""
     if "SLURM_JOB_ID" not in os.environ:
         yield
         return
@@ -293,5 +310,5 @@ def _as_from_outside() -> Iterator[None]:
 
     where = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
     with clean_env():
-        os.environ.update(where)  # which cluster it is, that stays
+        os.environ.update(where)  # but keep the one that says which cluster to submit to
         yield

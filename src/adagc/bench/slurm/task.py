@@ -1,4 +1,4 @@
-"""What a Slurm job does when the cluster starts it: some runs of a benchmark, again if need be."""
+"""The function that a Slurm job executes: it trains some runs of a benchmark."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CLAIM = 120  # seconds that a network disk may hold the claim of a node that died
+_CLAIM = 120  # seconds that a network disk may keep the lock of a node that died
 
 
 def key_of(job: Job) -> str:
-    """Its folder, the same from wherever a command is called."""
+    """The absolute path of its folder, which is the same from every working directory."""
     return str(Path(job.folder).resolve())
 
 
 class SlurmTask:
-    """What one Slurm job does: its runs, of which a requeue leaves fewer each time.
+    """The runs of one Slurm job; when it is queued again, finished runs are not repeated.
 
     Args:
-        jobs: Of `Job.to_dict`.
-        workers: How many at the same time.
-        cpus: Cores for all of them.
-        modules: To be imported first, because they register methods or data sets.
+        jobs: The jobs, each as `Job.to_dict` returns it.
+        workers: Number of runs at the same time.
+        cpus: Number of cores for all of them together.
+        modules: Plug-ins that are imported first, because they register methods or data sets.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SlurmTask:
         self.jobs, self.workers, self.cpus, self.modules = jobs, workers, cpus, modules
 
     def __call__(self) -> dict[str, str]:
-        """Do what is left; how each run ended, by its folder."""
+        """Do the runs that are left, and return how each of them ended, by its folder."""
         from submitit.core.utils import UncompletedJobError
 
         from adagc.bench.failures import note_failure
@@ -60,13 +60,13 @@ class SlurmTask:
         plugins.import_all(self.modules)
         left = [job for job in self._jobs() if job.status not in ("finished", "failed")]
         if "SLURM_RESTART_COUNT" in os.environ:
-            _outlast_claims(left)
+            _wait_for_locks(left)
         try:
             return self._side_by_side(left) if self.workers > 1 else self._in_turn(left)
-        except UncompletedJobError:  # by submitit, when the time is up for the last time
+        except UncompletedJobError:  # from submitit: out of time, and not to be queued again
             error = AdagcError(
-                "its Slurm job was out of time too often: give more --minutes; the same command"
-                " goes on from the last epoch"
+                "its Slurm job reached its time limit too often: give more --minutes; the same"
+                " command continues after the last epoch"
             )
             for job in self._jobs():
                 if job.status not in ("finished", "failed"):
@@ -74,7 +74,7 @@ class SlurmTask:
             raise
 
     def checkpoint(self) -> DelayedSubmission:
-        """Asked for by submitit when the time is up: run folders resume, so the same once more."""
+        """Called by submitit at the time limit: submit the same task, which resumes its runs."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -83,12 +83,13 @@ class SlurmTask:
         return [Job(**values) for values in self.jobs]
 
     def _in_turn(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """Do the runs one after the other in this process."""
         import torch
         from submitit.core.utils import UncompletedJobError
 
         from adagc.bench.work import BusyError, perform
 
-        torch.set_num_threads(self.cpus)  # not every cluster confines a job to its cores
+        torch.set_num_threads(self.cpus)  # not every cluster limits a job to its cores
         ends: dict[str, str] = {}
         for job in jobs:
             try:
@@ -97,7 +98,7 @@ class SlurmTask:
             except BusyError:
                 ends[key_of(job)] = "busy"
             except UncompletedJobError:
-                job.failure.unlink(missing_ok=True)  # the caller knows better words
+                job.failure.unlink(missing_ok=True)  # the caller writes a clearer reason
                 raise
             except Exception:
                 log.exception(job.name)
@@ -106,6 +107,7 @@ class SlurmTask:
         return ends
 
     def _side_by_side(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """Do several runs at the same time, in worker processes."""
         ends: dict[str, str] = {}
 
         def hear(event: Event) -> None:
@@ -114,12 +116,15 @@ class SlurmTask:
                 log.info(f"{event.kind}: {event.job.name}{event.text and ': '}{event.text}")
 
         engine = LocalEngine(self.workers)
-        if len(engine.cores) > self.cpus:  # of the whole node: neighbours begin elsewhere
+        # The cluster does not limit us to our cores: take as many as we asked for, and let other
+        # Slurm jobs on this node, whose ids differ, take others.
+        if len(engine.cores) > self.cpus:
             first = int(os.environ.get("SLURM_JOB_ID", "0")) * self.cpus % len(engine.cores)
             engine.cores = (engine.cores * 2)[first : first + self.cpus]
-        # Before Slurm requeues a job it says SIGTERM, on some clusters to all its processes, and
-        # workers that died of it would count as failed. They inherit what is blocked here; the
-        # tracker that comes with the first of them would unblock it, so it comes now.
+        engine.threads = len(engine.cores)  # --cpus says so, whatever OMP_NUM_THREADS says
+        # Before Slurm queues a job again it sends SIGTERM, on some clusters to all its processes,
+        # and workers that died of it would count as failed. Workers inherit the signals blocked
+        # here. Starting Python's resource tracker unblocks SIGTERM, so that is done first.
         ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
@@ -129,7 +134,8 @@ class SlurmTask:
         return ends
 
 
-def _outlast_claims(jobs: Sequence[Job]) -> None:
+def _wait_for_locks(jobs: Sequence[Job]) -> None:
+    """After a node died, wait until the disk has released the locks that it held."""
     for job in jobs:
         if job.lock.exists():
             with suppress(Timeout), FileLock(job.lock, timeout=_CLAIM):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,25 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets.inspect.record import (
-    Images,
-    Inspection,
-    Labels,
-    image_warnings,
-    label_warnings,
-    render,
-)
+from adagc.datasets.inspect.edges import Edges
+from adagc.datasets.inspect.labels import conflict_warnings, label_warnings, summarise
+from adagc.datasets.inspect.record import Images, Inspection, image_warnings, render
 from adagc.datasets.registry import DEFAULT, Recognised, registry
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
-from adagc.images.decode import Shape, read_image
-from adagc.images.moments import Moments
-from adagc.images.normalisation import measure, unit_warnings
-from adagc.images.progress import progress
+from adagc.images.decode import Header, peek, read_image
+from adagc.images.moments import CHUNK_VALUES, Moments
+from adagc.images.normalisation import unit_warnings
 from adagc.images.scan import find_images, image_names
-from adagc.images.store.build import WORKERS
-from adagc.labels import LabelTable, locate, read_labels
+from adagc.images.store.build import WORKERS, all_transparent, transparency_notes
+from adagc.images.tiff import Shape
+from adagc.labels import LabelTable, read_labels
+from adagc.progress import tracked
 
 __all__ = ["Inspection", "duplicates", "inspect", "look_at_files", "render"]
 
@@ -44,6 +42,7 @@ def inspect(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     bands: Sequence[str] | None = None,
+    nodata: float | None = None,
 ) -> Inspection:
     """Decode every image once and report; nothing is written, and unreadable files do not stop it.
 
@@ -55,20 +54,32 @@ def inspect(
         mean: Mean of each band that the pretrained weights in use expect; None: no check.
         std: Standard deviation of each band that these weights expect.
         bands: Names of the bands.
+        nodata: Number that stands for missing values, besides NaN and those that TIFF files name.
     """
     root = Path(root)
     source = _recognise(root)
-    truth = source.truth if truth is None else truth
     if source.images is not None:
-        images = _look_at_scenes(source.images(bands))
+        images = _look_at_scenes(source.images(nodata), bands)
     else:
-        images = look_at_files(source.place, find_images(source.place, source.folders), bands)
-    observed, clean = _look_at_labels(labels, images.names), _look_at_labels(truth, images.names)
+        files = find_images(source.place, source.folders)
+        images = look_at_files(source.place, files, bands, nodata)
     warnings = image_warnings(images, size)
     if images.statistics is not None and mean is not None and std is not None:
         warnings += unit_warnings(images.statistics, images.bands, mean, std)
-    warnings += [*label_warnings("labels", observed), *label_warnings("truth", clean)]
-    return Inspection(str(root), source.kind, images, observed, clean, tuple(warnings))
+    observed, clean = _table(labels), _table(source.truth if truth is None else truth)
+    found = {}
+    for what, table in (("labels", observed), ("truth", clean)):
+        if table is not None:
+            found[what] = summarise(table, images.names, tuple(images.unreadable))
+            warnings += label_warnings(what, found[what])
+    warnings += conflict_warnings(observed, clean, images.names)
+    return Inspection(
+        str(root), source.kind, images, found.get("labels"), found.get("truth"), tuple(warnings)
+    )
+
+
+def _table(source: Path | LabelTable | None) -> LabelTable | None:
+    return source if source is None or isinstance(source, LabelTable) else read_labels(source)
 
 
 def _recognise(root: Path) -> Recognised:
@@ -83,7 +94,12 @@ def _recognise(root: Path) -> Recognised:
     return Recognised(DEFAULT, root)
 
 
-def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None = None) -> Images:
+def look_at_files(
+    root: Path,
+    files: Sequence[str],
+    bands: Sequence[str] | None = None,
+    nodata: float | None = None,
+) -> Images:
     """Decode every file once and summarise what the files hold.
 
     The statistics are of the values in the files, before any resizing.
@@ -91,105 +107,134 @@ def look_at_files(root: Path, files: Sequence[str], bands: Sequence[str] | None 
     Args:
         root: The folder.
         files: Paths relative to `root`.
-        bands: Names of the bands; two or four names keep a band that is declared transparency.
+        bands: Names of the bands; two or four names keep a band that is declared transparency, one
+            or three leave it out.
+        nodata: Number that stands for missing values.
     """
     if not files:
         raise DataError(f"{root}: no images found; check the path")
-    alpha = bands is not None and len(bands) in (2, 4)
+    headers = _headers(root, files)
+    declared = [file for file, header in headers.items() if header.alpha]
+    alpha = bool(declared) and not all_transparent(root, declared)
+    if bands is not None:
+        alpha = len(bands) in (2, 4)
 
-    def decode(file: str) -> tuple[Shape, np.dtype[Any], Moments] | str:
-        """Shape, dtype and moments of one file, or why it cannot be read."""
+    def decode(file: str) -> tuple[Shape, np.dtype[Any], Moments, Edges] | str:
+        """Shape, dtype, moments and edges of one file, or why it cannot be read."""
         try:
-            image: NDArray[Any] = read_image(root / file, alpha=alpha)
+            image: NDArray[Any] = read_image(root / file, alpha=alpha, nodata=nodata)
         except DataError as error:
             return str(error).removeprefix(f"{root / file}: ")
-        moments = Moments(len(image))
+        moments, edges = Moments(len(image)), Edges(len(image))
         moments.add(image[None])
-        return (image.shape[0], image.shape[1], image.shape[2]), image.dtype, moments
+        edges.add(image[None])
+        return (image.shape[0], image.shape[1], image.shape[2]), headers[file].depth, moments, edges
 
     shapes: Counter[tuple[int, ...]] = Counter()
     dtypes: Counter[str] = Counter()
-    merged: dict[int, Moments] = {}
+    merged: dict[int, tuple[Moments, Edges]] = {}
     unreadable: dict[str, str] = {}
-    broken: list[str] = []
-    with ThreadPoolExecutor(WORKERS) as pool, progress("reading images", len(files)) as advance:
-        for file, decoded in zip(files, pool.map(decode, files), strict=True):
-            advance(1)
+    missing, infinite = [], []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        shown = tracked(files, "reading images", unit="images")
+        for file, decoded in zip(shown, pool.map(decode, files), strict=True):
             if isinstance(decoded, str):
                 unreadable[file] = decoded
                 continue
-            shape, dtype, moments = decoded
+            shape, dtype, moments, edges = decoded
             shapes[shape] += 1
             dtypes[dtype.name] += 1
-            if (moments.count < moments.seen).any():
-                broken.append(file)
-            merged.setdefault(shape[0], Moments(shape[0])).merge(moments)
+            if (moments.count + moments.infinite < moments.seen).any():
+                missing.append(file)
+            if moments.infinite.any():
+                infinite.append(file)
+            whole = merged.setdefault(shape[0], (Moments(shape[0]), Edges(shape[0])))
+            whole[0].merge(moments)
+            whole[1].merge(edges)
     counts: Counter[int] = Counter()
     for size, n in shapes.items():
         counts[size[0]] += n
     usual = counts.most_common(1)[0][0] if counts else 0
-    named = bands if bands is not None and len(bands) == usual else None
-    names = band_names(usual, named) if usual else ()
+    names, notes = _named(usual, bands)
+    names_of = dict(zip(files, image_names(files), strict=True))
     return Images(
-        names=image_names([file for file in files if file not in unreadable]),
+        names=tuple(name for file, name in names_of.items() if file not in unreadable),
         shapes=dict(shapes.most_common()),
         dtypes=dict(dtypes.most_common()),
         bands=names,
-        statistics=merged[usual].statistics(names) if usual else None,
+        statistics=merged[usual][0].statistics(names) if usual else None,
         unreadable=unreadable,
-        broken=tuple(broken),
+        missing=tuple(missing),
+        infinite=tuple(infinite),
+        suspects=merged[usual][1].suspects(names) if usual else (),
         duplicates=duplicates(root, files),
+        notes=(*transparency_notes(len(declared), len(files), kept=alpha), *notes),
     )
+
+
+def _headers(root: Path, files: Sequence[str]) -> dict[str, Header]:
+    """The headers of the files that have a readable one."""
+
+    def header(file: str) -> Header | None:
+        try:
+            return peek(root / file)
+        except DataError:
+            return None
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        pairs = zip(files, pool.map(header, files), strict=True)
+        return {file: found for file, found in pairs if found is not None}
+
+
+def _named(count: int, bands: Sequence[str] | None) -> tuple[tuple[str, ...], list[str]]:
+    """Names for this number of bands, and a remark if those that are given do not fit."""
+    if not count:
+        return (), []
+    try:
+        return band_names(count, bands), []
+    except DataError as error:
+        return band_names(count), [str(error)]
 
 
 def duplicates(root: Path, files: Iterable[str]) -> tuple[tuple[str, ...], ...]:
     """Groups of files with the same bytes; only files of the same length are compared."""
     by_length: defaultdict[int, list[str]] = defaultdict(list)
     for file in files:
-        by_length[(root / file).stat().st_size].append(file)
+        with contextlib.suppress(OSError):  # a broken link
+            by_length[(root / file).stat().st_size].append(file)
     same: defaultdict[bytes, list[str]] = defaultdict(list)
-    for group in by_length.values():
-        for file in group if len(group) > 1 else ():
-            with (root / file).open("rb") as opened:
-                same[hashlib.file_digest(opened, "sha256").digest()].append(file)
+    alike = [file for group in by_length.values() if len(group) > 1 for file in group]
+    for file in tracked(alike, "looking for duplicates", unit="images"):
+        with (root / file).open("rb") as opened:
+            same[hashlib.file_digest(opened, "sha256").digest()].append(file)
     return tuple(sorted(tuple(group) for group in same.values() if len(group) > 1))
 
 
-def _look_at_scenes(scenes: SceneDataset) -> Images:
+def _look_at_scenes(scenes: SceneDataset, bands: Sequence[str] | None) -> Images:
     """The same summary as `look_at_files`, for images that are not files of their own."""
     same: defaultdict[bytes, list[str]] = defaultdict(list)
-    broken = []
-    for row, name in enumerate(scenes.names):
-        values = scenes.gather(np.array([row], dtype=np.int64))
-        if not np.isfinite(values).all():
-            broken.append(name)
-        same[hashlib.sha256(values.tobytes()).digest()].append(name)
+    moments, edges = Moments(scenes.shape[0]), Edges(scenes.shape[0])
+    rows = np.arange(len(scenes), dtype=np.int64)
+    step = max(1, CHUNK_VALUES // math.prod(scenes.shape))
+    for start in tracked(range(0, len(rows), step), "reading images"):
+        chunk = rows[start : start + step]
+        values = scenes.gather(chunk)
+        moments.add(values)
+        edges.add(values)
+        for row, value in zip(chunk, values, strict=True):
+            same[hashlib.sha256(value.tobytes()).digest()].append(scenes.names[row])
+    missing, infinite = scenes.flaws(rows)
+    names, notes = (scenes.bands, []) if bands is None else _named(len(scenes.bands), bands)
     return Images(
         names=scenes.names,
         shapes={scenes.shape: len(scenes)},
-        dtypes={scenes.dtype.name: len(scenes)},
-        bands=scenes.bands,
-        statistics=measure(scenes, np.arange(len(scenes), dtype=np.int64)),
+        dtypes={scenes.depth.name: len(scenes)},
+        bands=names,
+        statistics=moments.statistics(names),
         unreadable={},
-        broken=tuple(broken),
+        missing=tuple(scenes.names[row] for row in rows[missing]),
+        infinite=tuple(scenes.names[row] for row in rows[infinite]),
+        suspects=edges.suspects(names),
         duplicates=tuple(sorted(tuple(group) for group in same.values() if len(group) > 1)),
-    )
-
-
-def _look_at_labels(source: Path | LabelTable | None, names: Sequence[str]) -> Labels | None:
-    """Count the labels of the images `names`; rows and images without a partner are listed."""
-    if source is None:
-        return None
-    table = source if isinstance(source, LabelTable) else read_labels(source)
-    rows = locate(table, names, unknown="ignore")
-    used = np.zeros(len(table), dtype=np.bool_)
-    used[rows[rows >= 0]] = True
-    positive = table.positive[used]
-    cardinality = Counter(positive.sum(axis=1).tolist())
-    return Labels(
-        source=str(table.source or "label table"),
-        counts=dict(zip(table.classes, positive.sum(axis=0).tolist(), strict=True)),
-        cardinality=dict(sorted(cardinality.items())),
-        images_without=tuple(names[i] for i in np.flatnonzero(rows < 0).tolist()),
-        labels_without=tuple(table.images[i] for i in np.flatnonzero(~used).tolist()),
+        notes=tuple(notes),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from adagc.datasets.inspect.edges import Suspect
+from adagc.datasets.inspect.labels import Labels
+from adagc.errors import examples
 from adagc.images.moments import BandStatistics
 
 if TYPE_CHECKING:
@@ -25,19 +28,11 @@ class Images:
     bands: tuple[str, ...]
     statistics: BandStatistics | None  # of the images with the most common number of bands
     unreadable: dict[str, str]  # file -> reason
-    broken: tuple[str, ...]  # images with NaN or infinite values
+    missing: tuple[str, ...]  # images with missing values
+    infinite: tuple[str, ...]  # images with infinite values
+    suspects: tuple[Suspect, ...]  # numbers that probably stand for missing values
     duplicates: tuple[tuple[str, ...], ...]  # groups of identical files
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Summary of a label table, compared with the images."""
-
-    source: str  # file of the table
-    counts: dict[str, int]  # class -> number of images with it
-    cardinality: dict[int, int]  # number of labels of an image -> number of such images
-    images_without: tuple[str, ...]  # images that have no row in the table
-    labels_without: tuple[str, ...]  # rows of the table that have no image
+    notes: tuple[str, ...] = ()  # how files were read, and names of bands that do not fit
 
 
 @dataclass(frozen=True)
@@ -63,31 +58,21 @@ class Inspection:
             "bands": list(images.bands),
             "statistics": None if images.statistics is None else images.statistics.to_dict(),
             "unreadable": images.unreadable,
-            "broken": list(images.broken),
+            "missing": list(images.missing),
+            "infinite": list(images.infinite),
+            "suspects": [asdict(suspect) for suspect in images.suspects],
             "duplicates": [list(group) for group in images.duplicates],
-            "labels": _labels_dict(self.labels),
-            "truth": _labels_dict(self.truth),
+            "labels": None if self.labels is None else self.labels.to_dict(),
+            "truth": None if self.truth is None else self.truth.to_dict(),
             "warnings": list(self.warnings),
         }
 
 
-def _labels_dict(labels: Labels | None) -> dict[str, Any] | None:
-    if labels is None:
-        return None
-    return {
-        "source": labels.source,
-        "counts": labels.counts,
-        "cardinality": {str(k): n for k, n in labels.cardinality.items()},
-        "images_without": list(labels.images_without),
-        "labels_without": list(labels.labels_without),
-    }
-
-
 def image_warnings(images: Images, size: int | None) -> list[str]:
     """One line for each problem of the images; `size` is what they will be resized to, if known."""
-    warnings = []
+    warnings = list(images.notes)
     if images.unreadable:
-        files = _examples(images.unreadable)
+        files = examples(images.unreadable)
         warnings.append(f"{len(images.unreadable)} files cannot be read: {files}")
     if len({shape[0] for shape in images.shapes}) > 1:
         warnings.append("images have different numbers of bands; keep one kind per folder")
@@ -109,18 +94,32 @@ def _value_warnings(images: Images) -> list[str]:
     if measured is None:
         return ["no image could be read"]
     warnings = list(measured.notes)
-    if images.broken:
+    if images.infinite:
+        n, names = len(images.infinite), examples(images.infinite)
+        warnings.append(f"{n} images have infinite values, with which training stops: {names}")
+    if images.missing:
+        band = int(measured.missing.argmax())
         warnings.append(
-            f"{len(images.broken)} images hold NaN or infinite values, which end training: "
-            + _examples(images.broken)
+            f"{len(images.missing)} images have missing values (band {images.bands[band]}:"
+            f" {_percent(measured.missing[band])}), for which training uses the mean of the band:"
+            f" {examples(images.missing)}"
         )
-    for band, lost, full in zip(images.bands, measured.nonfinite, measured.saturated, strict=True):
-        if lost > 0:
-            share = f"{lost:.2%}" if lost >= 1e-4 else "less than 0.01%"
-            warnings.append(f"band {band}: {share} of the values are NaN or infinite")
+    warnings += [
+        f"band {examples(suspect.bands)}: the value {suspect.value:.9g} ({_percent(suspect.share)}"
+        " of the values) is far from all others; if it stands for missing values, add --nodata"
+        f" {suspect.value:.9g}"
+        for suspect in images.suspects
+    ]
+    for band_name, full in zip(images.bands, measured.saturated, strict=True):
         if full > 0.25:
-            warnings.append(f"band {band}: {full:.0%} of the values are at the top of their range")
+            warnings.append(
+                f"band {band_name}: {full:.0%} of the values are at the top of their range"
+            )
     return warnings
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2%}" if share >= 1e-4 else "less than 0.01%"
 
 
 def _duplicate_warnings(images: Images) -> list[str]:
@@ -129,7 +128,7 @@ def _duplicate_warnings(images: Images) -> list[str]:
         return []
     share = copies / (len(images.names) + len(images.unreadable))
     kind = "most images are" if share > 0.5 else f"{copies} images are"
-    warnings = [f"{kind} copies of another one: {_examples(images.duplicates[0])}"]
+    warnings = [f"{kind} copies of another one: {examples(images.duplicates[0])}"]
     across = sum(len({_top(file) for file in group}) > 1 for group in images.duplicates)
     if across:
         warnings.append(f"{across} groups of copies lie across top folders: a split may leak")
@@ -140,29 +139,6 @@ def _top(file: str) -> str:
     """The first folder of a relative path, "" if it has none."""
     first, slash, _ = file.partition("/")
     return first if slash else ""
-
-
-def label_warnings(what: str, labels: Labels | None) -> list[str]:
-    """One line for each problem of a label table; `what` is "labels" or "truth"."""
-    if labels is None:
-        return []
-    warnings = []
-    if labels.images_without:
-        n, examples = len(labels.images_without), _examples(labels.images_without)
-        warnings.append(f"{what}: {n} images have no row: {examples}")
-    if labels.labels_without:
-        n, examples = len(labels.labels_without), _examples(labels.labels_without)
-        warnings.append(f"{what}: {n} rows have no image: {examples}")
-    empty = [name for name, count in labels.counts.items() if count == 0]
-    if empty:
-        warnings.append(f"{what}: no image of {_examples(empty)}")
-    return warnings
-
-
-def _examples(names: Iterable[str]) -> str:
-    """The first three names, with dots if there are more."""
-    listed = list(names)
-    return ", ".join(listed[:3]) + (", ..." if len(listed) > 3 else "")
 
 
 def render(inspection: Inspection) -> RenderableType:
@@ -182,12 +158,12 @@ def render(inspection: Inspection) -> RenderableType:
     ]
     if images.statistics is not None:
         s = images.statistics
-        columns = zip(images.bands, s.mean, s.std, s.minimum, s.maximum, s.nonfinite, strict=True)
+        columns = zip(images.bands, s.mean, s.std, s.minimum, s.maximum, s.missing, strict=True)
         rows = [
             (band, *(f"{value:.4g}" for value in values), f"{lost:.2%}")
             for band, *values, lost in columns
         ]
-        parts.append(_table("Bands", ("band", "mean", "std", "min", "max", "not finite"), rows))
+        parts.append(_table("Bands", ("band", "mean", "std", "min", "max", "missing"), rows))
     if images.unreadable:
         unreadable = list(images.unreadable.items())
         parts.append(_table("Unreadable", ("file", "reason"), unreadable))

@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError
-from adagc.images.decode import Shape, load, peek
+from adagc.atomic import no_space
+from adagc.errors import DataError, NoSpaceError, examples
+from adagc.images.decode import Header, load, peek, read_image, transparent
 from adagc.images.moments import tally_images
-from adagc.images.progress import progress
-from adagc.images.store.index import Index, Peek, Stamp, map_array, publish
+from adagc.images.store.index import Index, Stamp, map_array, publish
 from adagc.images.store.moments import new_moments, write_moments
+from adagc.images.tiff import Shape
+from adagc.progress import meter, tracked
 
 CHUNK: Final = 512  # images between two flushes to disk: a killed build loses at most these
 WORKERS: Final = min(8, os.cpu_count() or 1)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How the files of a cache are read."""
+
+    size: int | None = None  # height and width of the stored images in pixels; None to choose one
+    alpha: bool | None = None  # keep bands declared to be transparency; None: by their values
+    nodata: float | None = None  # number that stands for missing values
+
+
 def build(
-    root: Path, stamps: list[Stamp], folder: Path, old: Index | None, size: int | None, alpha: bool
+    root: Path, stamps: list[Stamp], folder: Path, old: Index | None, reading: Reading
 ) -> Index:
     """Write a new array and make it the current one; the caller must hold the lock of the folder.
 
@@ -36,15 +50,18 @@ def build(
         folder: Folder of the cache.
         old: The current state, whose rows are copied for files that did not change; None if there
             is none.
-        size: Height and width of the stored images in pixels; None to choose one.
-        alpha: Keep bands that files declare to be transparency.
+        reading: How files are read.
     """
-    peeks = _peek_all(root, stamps, old, alpha)
-    if not peeks:
+    headers = _peek_all(root, stamps, old, reading.nodata)
+    if not headers:
         complain(root, [stamp[0] for stamp in stamps], len(stamps))
-    bands, dtype = agree(peeks)
-    side = size or common_side([shape for shape, _ in peeks.values()])
-    todo = [stamp for stamp in stamps if stamp in peeks]
+    declared = [stamp[0] for stamp, header in headers.items() if header.alpha]
+    alpha = reading.alpha
+    if alpha is None:
+        alpha = bool(declared) and not all_transparent(root, declared)
+    bands, dtype = agree(headers, alpha)
+    side = reading.size or common_side([header.shape for header in headers.values()])
+    todo = [stamp for stamp in stamps if stamp in headers]
     shape = (len(todo), bands, side, side)
     donors = list(_donors(folder, old, shape[1:], dtype))
     leftovers = [
@@ -52,55 +69,106 @@ def build(
     ]
 
     path = folder / f"images-{secrets.token_hex(6)}.npy"
-    array = _allocate(path, shape, dtype)
-    kept = new_moments(array)
     rows = {stamp: row for row, stamp in enumerate(todo)}
-    with path.with_suffix(".jsonl").open("w", encoding="utf-8") as journal:
-        for stamp in _fill(array, kept, root, rows, donors, journal, alpha):
-            rows[stamp] = -1
-    write_moments(path, kept)
-    rows |= {stamp: -1 for stamp in stamps if stamp not in peeks}
-    publish(folder, path, rows, peeks)
+    decode = partial(load, size=side, alpha=alpha, nodata=reading.nodata)
+    with _room(path, math.prod(shape) * dtype.itemsize):
+        array = _allocate(path, shape, dtype)
+        kept = new_moments(array)
+        with path.with_suffix(".jsonl").open("w", encoding="utf-8") as journal:
+            for stamp in _fill(array, kept, root, rows, donors, journal, decode):
+                rows[stamp] = -1
+                del headers[stamp]
+        write_moments(path, kept)
+        rows |= {stamp: -1 for stamp in stamps if stamp not in headers}
+        index = Index(path, map_array(path), rows, headers, alpha)
+        publish(folder, index)
     for file in [*leftovers, path.with_suffix(".jsonl")]:
         file.unlink(missing_ok=True)
-    return Index(path, map_array(path), rows, peeks)
+    return index
 
 
-def _peek_all(root: Path, stamps: list[Stamp], old: Index | None, alpha: bool) -> dict[Stamp, Peek]:
-    """Shape and dtype of every file whose header can be read."""
+def _peek_all(
+    root: Path, stamps: list[Stamp], old: Index | None, nodata: float | None
+) -> dict[Stamp, Header]:
+    """The header of every file that has a readable one."""
 
-    def peek_file(stamp: Stamp) -> Peek | None:
-        if old is not None and stamp in old.peeks:
-            return old.peeks[stamp]
+    def peek_file(stamp: Stamp) -> Header | None:
+        if old is not None and stamp in old.headers:
+            return old.headers[stamp]
         try:
-            return peek(root / stamp[0], alpha=alpha)
+            return peek(root / stamp[0], nodata=nodata)
         except DataError:
             return None
 
     with ThreadPoolExecutor(WORKERS) as pool:
-        pairs = zip(stamps, pool.map(peek_file, stamps), strict=True)
-        return {stamp: peeked for stamp, peeked in pairs if peeked is not None}
+        pairs = zip(
+            tracked(stamps, "looking at images", unit="images"),
+            pool.map(peek_file, stamps),
+            strict=True,
+        )
+        return {stamp: header for stamp, header in pairs if header is not None}
 
 
-def agree(peeks: dict[Stamp, Peek]) -> tuple[int, np.dtype[Any]]:
+def all_transparent(root: Path, files: Sequence[str]) -> bool:
+    """Whether the last bands of these files, declared to be transparency, all look like it.
+
+    One file with another band there decides for all: a dark or empty image of a near-infrared band
+    may look like transparency.
+    """
+
+    def looks(file: str) -> bool:
+        try:
+            return transparent(read_image(root / file)[-1], peek(root / file).depth)
+        except DataError:
+            return True
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        try:
+            return all(pool.map(looks, files))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def transparency_notes(declared: int, total: int, *, kept: bool) -> list[str]:
+    """What to say about a last band that files declare to be transparency; empty if none does.
+
+    Args:
+        declared: Number of files that do.
+        total: Number of all files.
+        kept: Whether the band is kept.
+    """
+    if not declared:
+        return []
+    many = f"{declared} of {total} images declare their last band to be transparency"
+    if kept:
+        return [f"{many}: it is kept as a band like the others; name the others with --bands if it"
+                " is not one"]  # fmt: skip
+    return [f"{many}: it is left out; name all bands with --bands to keep it"]
+
+
+def agree(headers: dict[Stamp, Header], alpha: bool) -> tuple[int, np.dtype[Any]]:
     """The number of bands and the dtype that all files have in common.
 
     Float dtypes may be mixed. Any other mixture is a DataError that names two files.
+
+    Args:
+        headers: The headers of the files.
+        alpha: Whether bands that are declared to be transparency are kept.
     """
     bands: dict[int, str] = {}
     depths: dict[str, str] = {}
-    for (file, _, _), (shape, dtype) in peeks.items():
-        bands.setdefault(shape[0], file)
+    for (file, _, _), header in headers.items():
+        bands.setdefault(header.shape[0] - (header.alpha and not alpha), file)
         # floats of any precision may be mixed; 8-bit and 16-bit images differ in scale
-        depths.setdefault("float" if dtype.kind == "f" else dtype.name, file)
-    for what, examples in (("bands", bands), ("depths", depths)):
-        if len(examples) > 1:
-            (a, first), (b, second) = list(examples.items())[:2]
+        depths.setdefault("float" if header.depth.kind == "f" else header.depth.name, file)
+    for what, found in (("bands", bands), ("depths", depths)):
+        if len(found) > 1:
+            (a, first), (b, second) = list(found.items())[:2]
             raise DataError(
                 f"images of different {what}: {first} has {a}, {second} has {b}; "
                 f"keep one kind per folder or convert them"
             )
-    return next(iter(bands)), np.result_type(*{dtype for _, dtype in peeks.values()})
+    return next(iter(bands)), np.result_type(*{header.dtype for header in headers.values()})
 
 
 def common_side(shapes: Sequence[Shape]) -> int:
@@ -134,20 +202,32 @@ def _donors(
 
 def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
     """Create a .npy file of this shape, with its disk space reserved, and map it for writing."""
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
     if hasattr(os, "posix_fallocate"):
         # The space is reserved now because writing to a memory map on a full disk would kill the
         # process without an error message.
-        try:
-            with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        except OSError as error:
-            path.unlink()
-            raise DataError(
-                f"{path.parent}: no room for {array.nbytes / 1e9:.1f} GB of decoded images; "
-                f"free some space or set ADAGC_CACHE to another disk"
-            ) from error
-    return array
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return np.lib.format.open_memmap(path, mode="r+")
+
+
+@contextlib.contextmanager
+def _room(path: Path, size: int) -> Iterator[None]:
+    """If the disk is full, delete what was written of the cache and say what it needs.
+
+    Args:
+        path: File of the images.
+        size: Number of bytes that it needs.
+    """
+    try:
+        yield
+    except (OSError, NoSpaceError) as error:
+        if isinstance(error, OSError) and no_space(error, path) is None:
+            raise
+        for file in path.parent.glob(f"*{path.stem.removeprefix('images')}.*"):
+            file.unlink()  # images, journal and moments
+        full = no_space(error, path, size) if isinstance(error, OSError) else error
+        raise NoSpaceError(f"{full}, or set ADAGC_CACHE to another disk") from error
 
 
 def _fill(
@@ -157,18 +237,18 @@ def _fill(
     rows: dict[Stamp, int],
     donors: Sequence[tuple[NDArray[Any], dict[Stamp, int]]],
     journal: TextIO,
-    alpha: bool,
+    decode: Callable[[Path], NDArray[Any]],
 ) -> Iterator[Stamp]:
     """Write every row of the array, and yield the files that cannot be decoded.
 
     Args:
         array: The new array, (N, bands, H, W).
-        kept: Receives the moments of every image, (N, bands, 6).
+        kept: Receives the moments of every image, (N, bands, 7).
         root: Folder of the source files.
         rows: The row of each file.
         donors: Arrays from which rows can be copied; see `_donors`.
         journal: Receives one line for every row that is safely on disk.
-        alpha: Keep bands that files declare to be transparency.
+        decode: Reads a file as it is stored.
     """
 
     def write_row(item: tuple[Stamp, int]) -> bool:
@@ -178,7 +258,7 @@ def _fill(
         image: NDArray[Any] | None = next(copies, None)
         try:
             if image is None:
-                image = load(root / stamp[0], array.shape[-1], alpha=alpha)
+                image = decode(root / stamp[0])
         except DataError:
             return False
         array[row] = image
@@ -186,10 +266,16 @@ def _fill(
         return True
 
     items = list(rows.items())
-    with ThreadPoolExecutor(WORKERS) as pool, progress("decoding images", len(items)) as advance:
+    with (
+        ThreadPoolExecutor(WORKERS) as pool,
+        meter("decoding images", len(items), unit="images") as shown,
+    ):
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]
-            written = list(pool.map(write_row, chunk))
+            written = []
+            for success in pool.map(write_row, chunk):
+                written.append(success)
+                shown.advance()
             array.flush()
             for (stamp, row), success in zip(chunk, written, strict=True):
                 if success:
@@ -197,7 +283,6 @@ def _fill(
                 else:
                     yield stamp
             journal.flush()
-            advance(len(chunk))
 
 
 def complain(root: Path, bad: Sequence[str], total: int) -> None:
@@ -209,8 +294,7 @@ def complain(root: Path, bad: Sequence[str], total: int) -> None:
         total: Number of all files.
     """
     if bad:
-        names = ", ".join(bad[:3]) + (", ..." if len(bad) > 3 else "")
         raise DataError(
-            f"{root}: {len(bad)} of {total} images cannot be read ({names}); "
-            f"run adagc inspect, or pass skip_unreadable"
+            f"{root}: {len(bad)} of {total} images cannot be read ({examples(bad)}); "
+            f"run adagc inspect to see why, or train without them: --skip-unreadable"
         )

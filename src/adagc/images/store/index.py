@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError
-from adagc.images.decode import Shape
+from adagc.atomic import write_text
+from adagc.images.decode import Header
 
-VERSION: Final = 1  # of the cache format; a cache with another number is built again
+VERSION: Final = 2  # of the cache format; a cache with another number is built again
 
 Stamp = tuple[str, int, int]  # relative path, size in bytes, modification time in nanoseconds
-Peek = tuple[Shape, np.dtype[Any]]  # shape and dtype of a source file
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,18 @@ class Index:
     path: Path  # file of the array
     array: NDArray[Any]  # mapped when the index is read: it stays usable if the file is replaced
     rows: dict[Stamp, int]  # row of each source file, -1 if the file is unreadable
-    peeks: dict[Stamp, Peek]  # of the readable files
+    headers: dict[Stamp, Header]  # of the readable files, with all their bands
+    alpha: bool  # whether bands that files declare to be transparency are kept
+
+    @property
+    def depth(self) -> np.dtype[Any]:
+        """The dtype of the values in the files, before missing ones became NaN."""
+        return np.result_type(*{header.depth for header in self.headers.values()})
+
+    @property
+    def declared(self) -> int:
+        """How many files declare their last band to be transparency."""
+        return sum(header.alpha for header in self.headers.values())
 
 
 def map_array(path: Path) -> NDArray[Any]:
@@ -39,12 +48,19 @@ def map_array(path: Path) -> NDArray[Any]:
 
 
 def stamp_files(root: Path, files: Sequence[str]) -> list[Stamp]:
-    """Path, size and modification time of each file, by which changes are detected."""
-    try:
-        stats = [(file, (root / file).stat()) for file in files]
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot be opened; check the folder") from error
-    return [(file, stat.st_size, stat.st_mtime_ns) for file, stat in stats]
+    """Path, size and modification time of each file, by which changes are detected.
+
+    Size and time of a file that cannot be opened, such as a broken link, are -1.
+    """
+
+    def stamp(file: str) -> Stamp:
+        try:
+            stat = (root / file).stat()
+        except OSError:
+            return file, -1, -1
+        return file, stat.st_size, stat.st_mtime_ns
+
+    return [stamp(file) for file in files]
 
 
 def read_index(folder: Path) -> Index | None:
@@ -56,35 +72,39 @@ def read_index(folder: Path) -> Index | None:
         path = folder / content["data"]
         array = map_array(path)
         rows: dict[Stamp, int] = {}
-        peeks: dict[Stamp, Peek] = {}
-        for file, length, mtime, row, bands, height, width, dtype in content["files"]:
+        headers: dict[Stamp, Header] = {}
+        for file, length, mtime, row, header in content["files"]:
             rows[file, length, mtime] = row
-            if row >= 0:
-                peeks[file, length, mtime] = ((bands, height, width), np.dtype(dtype))
+            if header is not None:
+                (bands, height, width), dtype, depth, alpha = header
+                headers[file, length, mtime] = Header(
+                    (bands, height, width), np.dtype(dtype), np.dtype(depth), bool(alpha)
+                )
         fits = max(rows.values()) < len(array)
+        index = Index(path, array, rows, headers, bool(content["alpha"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Index(path, array, rows, peeks) if fits else None
+    return index if fits else None
 
 
-def publish(folder: Path, data: Path, rows: dict[Stamp, int], peeks: dict[Stamp, Peek]) -> None:
-    """Replace the index atomically; from then on readers use the array in `data`.
+def publish(folder: Path, index: Index) -> None:
+    """Replace the index atomically; from then on readers use its array.
 
     Args:
         folder: Folder of the cache.
-        data: File of the array, which must be complete and flushed to disk.
-        rows: Row of each source file, -1 if it is unreadable.
-        peeks: Shape and dtype of the readable source files.
+        index: The new index, whose array must be complete and flushed to disk.
     """
-    nothing: Peek = ((0, 0, 0), np.dtype(np.uint8))
-    lines = [
-        [*stamp, row, *peeks.get(stamp, nothing)[0], peeks.get(stamp, nothing)[1].str]
-        for stamp, row in rows.items()
-    ]
-    content = {"version": VERSION, "data": data.name, "files": lines}
-    temporary = folder / f".index-{os.getpid()}.json"
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / "index.json")
+
+    def line(stamp: Stamp, row: int) -> list[object]:
+        header = index.headers.get(stamp)
+        if header is None:
+            return [*stamp, row, None]
+        return [*stamp, row, [header.shape, header.dtype.str, header.depth.str, header.alpha]]
+
+    content = {
+        "version": VERSION,
+        "data": index.path.name,
+        "alpha": index.alpha,
+        "files": [line(stamp, row) for stamp, row in index.rows.items()],
+    }
+    write_text(folder / "index.json", json.dumps(content))

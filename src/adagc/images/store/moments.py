@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.atomic import replacing
+from adagc.errors import NoSpaceError
 from adagc.images.moments import CHUNK_VALUES, KEPT, kept_dtype, tally_images
 from adagc.images.store.index import map_array
+from adagc.progress import tracked
 
 
 def new_moments(array: NDArray[Any]) -> NDArray[Any]:
-    """An empty array for the moments of images (N, bands, H, W): (N, bands, 6)."""
+    """An empty array for the moments of images (N, bands, H, W): (N, bands, 7)."""
     return np.zeros((*array.shape[:2], KEPT), dtype=kept_dtype(array.dtype))
 
 
@@ -28,9 +30,8 @@ def write_moments(images: Path, kept: NDArray[Any]) -> None:
     """Write the moments beside the images, atomically; if that is impossible, do nothing."""
     with (
         # The disk may be full or the cache read-only; moments can always be measured again.
-        contextlib.suppress(OSError),
-        replacing(_beside(images)) as (temporary,),
-        temporary.open("wb") as file,
+        contextlib.suppress(OSError, NoSpaceError),
+        replacing(_beside(images)) as (file,),
     ):
         np.save(file, kept)
 
@@ -48,7 +49,7 @@ def read_moments(images: Path, array: NDArray[Any]) -> NDArray[Any]:
         if (stored.shape, stored.dtype) == (kept.shape, kept.dtype):
             return stored
     step = max(1, CHUNK_VALUES // math.prod(array.shape[1:]))
-    for start in range(0, len(array), step):
+    for start in tracked(range(0, len(array), step), "measuring the bands"):
         kept[start : start + step] = tally_images(array[start : start + step])
     if images.exists():  # a newer build may have deleted the file, while the map is still usable
         write_moments(images, kept)

@@ -265,11 +265,10 @@ def _replacing(path: Path | TextIO) -> Iterator[TextIO]:
     if path.is_dir():
         raise LabelFileError(f"{path} is a folder; give the name of a file in it")
     try:
-        with (
-            replacing(path) as (temporary,),
-            temporary.open("x", encoding="utf-8", newline="") as file,
-        ):
-            yield file
+        with replacing(path) as (file,):
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            yield text
+            text.detach()  # writes what is left, but leaves the file open
     except OSError as error:
         raise LabelFileError(
             f"{path} cannot be written ({error.strerror}); check that its folder exists and is "

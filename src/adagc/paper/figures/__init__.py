@@ -1,4 +1,7 @@
-"""Figures from run folders: each is a function of results, and says so when they do not suffice."""
+"""Draws figures from the results of benchmarks and ablations.
+
+A figure whose runs are missing is not drawn; an error message names the runs that it needs.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,27 @@ from adagc.paper.figures.cost import draw_cost
 from adagc.paper.figures.gap import draw_gap
 from adagc.paper.figures.histogram import draw_labels
 from adagc.paper.figures.ranks import draw_ranks
-from adagc.paper.figures.reading import NothingToDrawError, Reading
+from adagc.paper.figures.reading import NothingToDrawError
 from adagc.paper.figures.trends import draw_smoothness, draw_trends
 from adagc.paper.figures.variants import draw_by_label, draw_pseudo_labels, draw_triggers
+from adagc.progress import tracked
 from adagc.suggest import hint_or_list
-from adagc.types import NetworkRole
+from adagc.training.views import DEFAULT, View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from adagc.bench.results import Choice, Results
+    from adagc.bench.results import Results
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure that can be drawn."""
+    """One kind of figure."""
 
-    about: str
-    draw: Callable[[Sequence[Results], Reading], Figure]
+    about: str  # what it shows, in one line
+    draw: Callable[[Sequence[Results], View], Figure]
 
 
 FIGURES: dict[str, Drawing] = {
@@ -45,7 +49,7 @@ FIGURES: dict[str, Drawing] = {
         draw_trends,
     ),
     "smoothness": Drawing(
-        "noisy validation mAP of AN and of its averaged copy, which a trigger could watch",
+        "noisy validation mAP of AN and of its averaged copy, to compare how smooth they are",
         draw_smoothness,
     ),
     "triggers": Drawing(
@@ -57,20 +61,26 @@ FIGURES: dict[str, Drawing] = {
         draw_pseudo_labels,
     ),
     "gap": Drawing(
-        "share of the mAP gap between AN and GT w/ BCE that methods close (bar: deviation over"
-        " seeds)",
+        "share of the mAP gap between AN and GT w/ BCE that methods close, all in the same view"
+        " (bar: deviation over seeds)",
         draw_gap,
     ),
     "classes": Drawing(
         "average precision of classes by flip rate, for a few methods", draw_classes
     ),
-    "ranks": Drawing("critical-difference diagram of all methods, bounds left out", draw_ranks),
-    "cost": Drawing("test mAP against training time relative to AN (bar: deviation)", draw_cost),
+    "ranks": Drawing(
+        "critical-difference diagram of all methods but those that train with clean labels",
+        draw_ranks,
+    ),
+    "cost": Drawing(
+        "test mAP against CPU time of training relative to AN (bar: deviation over seeds)",
+        draw_cost,
+    ),
 }
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse a name that no figure has."""
+    """Raise UsageError for a name that is not in FIGURES."""
     for name in names:
         if name not in FIGURES:
             raise UsageError(f"there is no figure {name!r}{hint_or_list(name, FIGURES, 'figures')}")
@@ -81,47 +91,46 @@ def draw_all(
     out: Path,
     only: set[str] | None = None,
     *,
-    role: NetworkRole = NetworkRole.DEPLOYED,
-    choice: Choice = "last",
+    view: View = DEFAULT,
 ) -> dict[str, tuple[Path, Path] | str]:
-    """Draw what these results allow into out/<name>.pdf and .png; for the rest, one line why not.
+    """Draw all figures that these results allow, into out/<name>.pdf and out/<name>.png.
 
     Args:
-        scenario_results: Of benchmarks, ablations or both, in any number.
+        scenario_results: Results of any number of benchmarks and ablations.
         out: Folder for the files.
-        only: Names of figures; all by default.
-        role: Which of a run's networks is judged on the test images, as in tables.
-        choice: At its last epoch or at the one with the best noisy validation.
+        only: Names of the figures to draw; all by default.
+        view: Which network's test scores are shown, after which epoch, as in tables.
+
+    Returns:
+        For each figure the paths of its files, or one line that says why it was not drawn.
     """
     check_names(sorted(only or ()))
-    reading = Reading(role, choice)
+    chosen = [name for name in FIGURES if only is None or name in only]
     return {
-        name: _draw(drawing, scenario_results, reading, out / name)
-        for name, drawing in FIGURES.items()
-        if only is None or name in only
+        name: _draw(FIGURES[name], scenario_results, view, out / name)
+        for name in tracked(chosen, "drawing figures")
     }
 
 
 def _draw(
-    drawing: Drawing, several: Sequence[Results], reading: Reading, stem: Path
+    drawing: Drawing, several: Sequence[Results], view: View, stem: Path
 ) -> tuple[Path, Path] | str:
     try:
-        return save(drawing.draw(several, reading), stem)
+        return save(drawing.draw(several, view), stem)
     except MissingExtraError:
-        raise  # it would be the reason for every figure
+        raise  # no figure can be drawn without it
     except AdagcError as error:
         return str(error)
     except (LookupError, TypeError, ValueError) as error:
-        # A file of a run that holds something else than runs write; the others may be fine.
+        # A file of a run has unexpected content; other figures may not need that file.
         log.debug("%s", drawing.about, exc_info=True)
-        return f"a run folder holds something unexpected ({type(error).__name__}: {error})"
+        return f"a file of a run has unexpected content ({type(error).__name__}: {error})"
 
 
 __all__ = [
     "FIGURES",
     "Drawing",
     "NothingToDrawError",
-    "Reading",
     "check_names",
     "draw_all",
     "draw_by_label",

@@ -1,4 +1,4 @@
-"""Which classes suffer from missing labels, and whom a method helps."""
+"""The figure of classes: average precision and flip rate of each class, for a few methods."""
 
 from __future__ import annotations
 
@@ -12,43 +12,45 @@ from numpy.typing import NDArray
 
 from adagc.paper.canvas import COLOURS, COLUMN, MARKERS, PAGE, figure, in_style
 from adagc.paper.figures.frame import GREY, Handle, legend_above, lettered
-from adagc.paper.figures.reading import CEILING, FLOOR, OURS, NothingToDrawError, Reading
+from adagc.paper.figures.reading import CEILING, FLOOR, OURS, NothingToDrawError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Result, Results
+    from adagc.training.views import View
 
-CHOSEN = (FLOOR, "WAN", OURS, CEILING)
-_LONGEST = 27  # letters of a class name
+CHOSEN = (FLOOR, "WAN", OURS, CEILING)  # the methods that are shown
+_LONGEST = 27  # characters; longer class names are cut off
 
 
 @dataclass(frozen=True)
 class ByClass:
-    """One scenario: means over seeds in per cent, classes in the order of falling flip rate."""
+    """One scenario: means over seeds in per cent; the class with the highest flip rate first."""
 
     classes: tuple[str, ...]
     flip_rates: NDArray[np.float64]  # NaN for a class that no training image contains
-    precisions: dict[str, NDArray[np.float64]]  # average precision by row; NaN if not in the test
+    # Average precisions by method; NaN for a class that no test image contains.
+    precisions: dict[str, NDArray[np.float64]]
 
 
 @in_style
-def draw_classes(several: Sequence[Results], reading: Reading) -> Figure:
-    """Average precision (AP) of every class for a few methods, beside its flip rate."""
-    found: dict[str, ByClass] = {}
+def draw_classes(several: Sequence[Results], view: View) -> Figure:
+    """Draw the average precision (AP) of every class for a few methods, beside its flip rate."""
+    tables: dict[str, ByClass] = {}
     for results in several:
-        table = by_class(results, reading)
+        table = by_class(results, view)
         if table is not None:
-            found.setdefault(results.scenario, table)
-    if not found:
+            tables.setdefault(results.scenario, table)
+    if not tables:
         raise NothingToDrawError(
             f"no finished, tested run of {', '.join(CHOSEN)} whose labels' flip rates are known:"
             f" adagc bench SCENARIO --methods {FLOOR} WAN {OURS} '{CEILING}'"
         )
-    across = min(2, len(found))
-    rows = math.ceil(len(found) / across)
-    tallest = max(len(table.classes) for table in found.values())
+    across = min(2, len(tables))
+    rows = math.ceil(len(tables) / across)
+    tallest = max(len(table.classes) for table in tables.values())
     made, axes = figure(
         COLUMN if across == 1 else PAGE,
         rows * (0.145 * tallest + 0.75) + 0.2,
@@ -57,29 +59,32 @@ def draw_classes(several: Sequence[Results], reading: Reading) -> Figure:
         gridspec_kw={"width_ratios": [5, 2] * across},
     )
     entries: dict[str, Handle] = {}
-    for number, (scenario, table) in enumerate(found.items()):
+    for number, (scenario, table) in enumerate(tables.items()):
         wide, slim = axes[2 * number : 2 * number + 2]
-        wide.set_title(lettered(scenario, number, len(found)))
+        wide.set_title(lettered(scenario, number, len(tables)))
         entries |= _draw_precisions(wide, table)
         _draw_flip_rates(slim, table)
-    for spare in axes[2 * len(found) :]:
+    for spare in axes[2 * len(tables) :]:
         spare.remove()
     legend_above(made, {name: entries[name] for name in CHOSEN if name in entries})
+    made.supxlabel(view.networks, fontsize=6.5)
     return made
 
 
-def by_class(results: Results, reading: Reading) -> ByClass | None:
-    """The chosen methods of a scenario, those that are there; None without any."""
+def by_class(results: Results, view: View) -> ByClass | None:
+    """The scores of the chosen methods by class; None if no run has both scores and flip rates."""
     precisions: dict[str, NDArray[np.float64]] = {}
     rates: list[NDArray[np.float64]] = []
     classes: tuple[str, ...] | None = None
     for label in CHOSEN:
         runs = results.of(label) if label in results.labels else []
-        tested = [(run, scores) for run in runs if (scores := reading.scores(run)) is not None]
+        tested = [
+            (run, scores) for run in runs if (scores := view.scores(run.networks)) is not None
+        ]
         if not tested:
             continue
         precisions[label] = _mean([scores.per_class.average_precision for _, scores in tested])
-        rates += [found for run, _ in tested if (found := _flip_rates(run)) is not None]
+        rates += [own for run, _ in tested if (own := _flip_rates(run)) is not None]
         first = tested[0][0].run.scores
         classes = classes if first is None else first.classes
     if classes is None or not rates:
@@ -94,13 +99,13 @@ def by_class(results: Results, reading: Reading) -> ByClass | None:
 
 
 def _flip_rates(result: Result) -> NDArray[np.float64] | None:
-    """beta_c, the share of a class's images in which nobody named it."""
+    """β_c, the share of a class's training images in which it was not observed."""
     labels = result.run.labels
     return None if labels is None or labels.flip_rates is None else labels.flip_rates.beta
 
 
 def _mean(several: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Over seeds, where there is a value."""
+    """The mean over seeds of the values that are not NaN."""
     values = np.array(several, np.float64)
     known = ~np.isnan(values)
     sums = np.where(known, values, 0).sum(axis=0)
@@ -116,7 +121,7 @@ def _draw_precisions(ax: Axes, table: ByClass) -> dict[str, Handle]:
     drawn: dict[str, Handle] = {}
     for label, values in table.precisions.items():
         index = CHOSEN.index(label)
-        # The two ends of the scale are rings, which show what lies under them.
+        # AN and GT w/ BCE are drawn as rings, so that they do not hide other markers.
         ring = label in (FLOOR, CEILING)
         (drawn[label],) = ax.plot(
             values,

@@ -1,4 +1,4 @@
-"""What accuracy costs: test mAP against training time."""
+"""The figure of costs: test mAP against training time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 from adagc.paper.canvas import COLOURS, in_style
 from adagc.paper.figures.frame import GREY, Handle, legend_above, panels
 from adagc.paper.figures.placing import place
-from adagc.paper.figures.reading import FLOOR, OURS, NothingToDrawError, Reading, methods, needs
+from adagc.paper.figures.reading import (
+    FLOOR,
+    OURS,
+    NothingToDrawError,
+    accuracies,
+    methods,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Results
+    from adagc.training.views import View
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,11 @@ class Point:
     """One method in one scenario."""
 
     name: str
-    cost: float  # training time, AN's is 1
-    accuracy: float  # mean test mAP in per cent
-    deviation: float  # over seeds
-    bound: bool  # trains with clean labels
-    told: bool  # is told label frequencies
+    cost: float  # training time divided by that of AN
+    accuracy: float  # mean test mAP over seeds, in per cent
+    deviation: float  # standard deviation of the test mAP over seeds
+    bound: bool  # whether it trains with clean labels
+    told: bool  # whether it is told label frequencies
 
 
 class _Kind(NamedTuple):
@@ -40,8 +47,8 @@ class _Kind(NamedTuple):
     style: dict[str, Any]
 
 
-_FAR = 6.0  # typographic points, from which on a line leads from a point to its name
-_PAPER = 9.0  # inches of a page's height
+_FAR = 6.0  # typographic points; a name further away is joined to its point by a line
+_PAPER = 9.0  # height of a page in inches
 _FRONT = "most accurate for its time"
 _KINDS = {
     "ours": _Kind("AdaGC", {"marker": "D", "color": COLOURS[1]}),
@@ -56,63 +63,74 @@ _KINDS = {
 
 
 @in_style
-def draw_cost(several: Sequence[Results], reading: Reading) -> Figure:
-    """Test mAP against training time relative to AN; a line joins what nothing cheaper beats."""
-    found: dict[str, list[Point]] = {}
+def draw_cost(several: Sequence[Results], view: View) -> Figure:
+    """Draw test mAP against training time relative to AN: CPU time, if it is known of all runs.
+
+    A line joins the methods than which no cheaper one is more accurate.
+    """
+    scenarios: dict[str, list[Point]] = {}
+    clocks: dict[str, str] = {}
     for results in several:
-        points = cost_points(results, reading)
-        if len(points) > 1:
-            found.setdefault(results.scenario, points)
-    if not found:
+        points = cost_points(results, view)
+        if len(points) > 1 and results.scenario not in scenarios:
+            scenarios[results.scenario] = points
+            clocks[results.scenario] = results.clock
+    if not scenarios:
         raise NothingToDrawError(
             f"no scenario with finished, tested runs of {FLOOR} and of another method: adagc bench"
             f" SCENARIO --methods {FLOOR} {OURS}"
         )
-    # So many names need the whole width.
-    crowded = max(map(len, found.values())) > 10
-    height = max(2.2, min(3.2, _PAPER / len(found))) if crowded else 2.9
+    # A panel with more than ten names needs the whole width of a page.
+    crowded = max(map(len, scenarios.values())) > 10
+    height = max(2.2, min(3.2, _PAPER / len(scenarios))) if crowded else 2.9
     made, axes = panels(
-        list(found), height=height, across=1 if crowded else 2, narrow=0 if crowded else 1
+        list(scenarios), height=height, across=1 if crowded else 2, narrow=0 if crowded else 1
     )
     entries: dict[str, Handle] = {}
-    for ax, points in zip(axes, found.values(), strict=True):
+    for ax, (scenario, points) in zip(axes, scenarios.items(), strict=True):
         entries |= _draw_points(ax, points)
+        ax.set_xlabel(f"{clocks[scenario]} of training relative to {FLOOR}")
+        ax.set_ylabel("test mAP (%)")
+    made.supxlabel(view.networks, fontsize=6.5)
     order = [kind.name for kind in _KINDS.values()] + [_FRONT]
     legend_above(made, {name: entries[name] for name in order if name in entries})
     made.draw_without_rendering()
-    made.set_layout_engine("none")  # names are placed in panels as they are now
-    for ax, points in zip(axes, found.values(), strict=True):
+    made.set_layout_engine("none")  # panels must not move after names are placed in them
+    for ax, points in zip(axes, scenarios.values(), strict=True):
         _name_points(ax, points)
     return made
 
 
-def cost_points(results: Results, reading: Reading) -> list[Point]:
-    """Methods that were tested; none without the time of AN."""
-    unit = results.seconds(FLOOR) if FLOOR in results.labels else None
+def cost_points(results: Results, view: View) -> list[Point]:
+    """The methods that were tested; an empty list if the training time of AN is not known."""
+    unit = results.cost(FLOOR) if FLOOR in results.labels else None
     if not unit:
         return []
-    found = []
+    points = []
     for label in methods(results):
-        values = list(reading.accuracies(results, label).values())
-        seconds = results.seconds(label)
+        values = list(accuracies(results, label, view).values())
+        seconds = results.cost(label)
         if values and seconds:
             deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-            told = needs(label)
-            found.append(
+            given = results.given(label)
+            points.append(
                 Point(
                     label,
                     seconds / unit,
                     statistics.fmean(values),
                     deviation,
-                    bound="truth" in told,
-                    told="priors" in told,
+                    bound="truth" in given,
+                    told="priors" in given,
                 )
             )
-    return found
+    return points
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """Methods than which no other is both as cheap and more accurate; bounds do not compete."""
+    """The methods than which no other is at most as costly and more accurate (Pareto front).
+
+    Methods that train with clean labels are not considered.
+    """
     best: list[Point] = []
     for point in sorted(points, key=lambda p: (p.cost, -p.accuracy, p.name)):
         if not point.bound and (not best or point.accuracy > best[-1].accuracy):
@@ -145,13 +163,11 @@ def _draw_points(ax: Axes, points: Sequence[Point]) -> dict[str, Handle]:
         entries.setdefault(kind.name, drawn)
     _scale(ax, [point.cost for point in points])
     ax.margins(x=0.12, y=0.09)
-    ax.set_xlabel(f"training time relative to {FLOOR}")
-    ax.set_ylabel("test mAP (%)")
     return entries
 
 
 def _scale(ax: Axes, costs: Sequence[float]) -> None:
-    """Factors instead of powers of ten."""
+    """Make the horizontal axis logarithmic, with ticks such as 2× instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     ax.set_xscale("log")
@@ -162,7 +178,7 @@ def _scale(ax: Axes, costs: Sequence[float]) -> None:
 
 
 def _name_points(ax: Axes, points: Sequence[Point]) -> None:
-    """Write names beside points, where there is room; all lengths are in typographic points."""
+    """Write names beside points where there is space; all lengths are in typographic points."""
     texts = [
         ax.annotate(
             point.name,
@@ -177,7 +193,7 @@ def _name_points(ax: Axes, points: Sequence[Point]) -> None:
         )
         for point in points
     ]
-    unit = ax.figure.dpi / 72  # pixels
+    unit = ax.figure.dpi / 72  # pixels per typographic point
     extents = [text.get_window_extent() for text in texts]
     sizes = np.array([[box.width, box.height] for box in extents]) / unit
     anchors = _on_paper(ax, [(point.cost, point.accuracy) for point in points], unit)
@@ -193,12 +209,12 @@ def _name_points(ax: Axes, points: Sequence[Point]) -> None:
 
 
 def _on_paper(ax: Axes, values: Sequence[tuple[float, float]], unit: float) -> NDArray[np.float64]:
-    """(N, 2) where data lies, in typographic points."""
+    """(N, 2) positions of these data values in the figure, in typographic points."""
     return np.asarray(ax.transData.transform(np.array(values)), np.float64) / unit
 
 
 def _front_line(ax: Axes, points: Sequence[Point], unit: float) -> NDArray[np.float64]:
-    """Places along the line that joins the front, close to each other."""
+    """(M, 2) closely spaced positions along the line that joins the front, in points."""
     best = front(points)
     corners: list[tuple[float, float]] = []
     for point, following in itertools.pairwise(best):

@@ -1,4 +1,4 @@
-"""Numbers over epochs, read from histories: the mean over seeds and how far seeds go apart."""
+"""Curves over epochs, read from histories: the mean over seeds and the range of seeds."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 History = Sequence[EpochRecord]
-Quantity = Callable[[EpochRecord], float | None]  # a fraction that an epoch may know
+Quantity = Callable[[EpochRecord], float | None]  # a fraction, or None if the epoch lacks it
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A number in per cent, for every seed and epoch."""
+    """Values of a quantity in per cent, for S seeds and E epochs."""
 
-    epochs: NDArray[np.int64]  # (E,)
-    seeds: NDArray[np.float64]  # (S, E)
+    epochs: NDArray[np.int64]  # (E,) their numbers
+    seeds: NDArray[np.float64]  # (S, E) the values
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """Over seeds."""
+        """(E,) the mean over seeds."""
         values: NDArray[np.float64] = self.seeds.mean(axis=0)
         return values
 
 
 def curve(histories: Iterable[History], quantity: Quantity) -> Curve | None:
-    """What histories say of a quantity, at the epochs that all of them have.
+    """The values of a quantity at the epochs that all histories have.
 
-    Histories that never say it are left out; None if that leaves nothing.
+    Histories without any value are left out. None if there is nothing to draw.
     """
-    found = [_numbers(history, quantity) for history in histories]
-    found = [numbers for numbers in found if numbers]
-    if not found:
+    series = [_numbers(history, quantity) for history in histories]
+    series = [numbers for numbers in series if numbers]
+    if not series:
         return None
-    epochs = sorted(set.intersection(*(set(numbers) for numbers in found)))
+    epochs = sorted(set.intersection(*(set(numbers) for numbers in series)))
     if not epochs:
         return None
-    values = [[100 * numbers[epoch] for epoch in epochs] for numbers in found]
+    values = [[100 * numbers[epoch] for epoch in epochs] for numbers in series]
     return Curve(np.array(epochs, np.int64), np.array(values, np.float64))
 
 
 def _numbers(history: History, quantity: Quantity) -> dict[int, float]:
-    """Epoch to value."""
+    """The values of a quantity by epoch, where there is one."""
     values = {line.epoch: quantity(line) for line in history}
     return {epoch: value for epoch, value in values.items() if value is not None}
 
@@ -78,20 +78,26 @@ def clean_map(role: NetworkRole) -> Quantity:
 
 
 def starts(histories: Iterable[History]) -> list[int]:
-    """Epochs after which calibration began, one or more for several seeds."""
-    found = set()
+    """The epochs after which calibration began in these histories (one per seed), sorted."""
+    epochs = set()
     for history in histories:
         after = [line.status.get("triggered_after") for line in history]
-        found |= {int(epoch) for epoch in after if epoch is not None}
-    return sorted(found)
+        epochs |= {int(epoch) for epoch in after if epoch is not None}
+    return sorted(epochs)
 
 
 def draw_curve(
     ax: Axes, shown: Curve, index: int, of: int = 1, *, every_seed: bool = False
 ) -> Line2D:
-    """The mean over seeds as line number `index` of `of`, in a band from lowest to highest seed.
+    """Draw the mean over seeds as a line, in a band from the lowest to the highest seed.
 
-    With `every_seed` thin lines take the place of the band: they show how rough a run is.
+    Args:
+        ax: Axes to draw into.
+        shown: The curve.
+        index: Number of the line in these axes, which decides its colour, dashes and markers.
+        of: How many lines there are, so that their markers are at different epochs.
+        every_seed: Draw a thin line per seed instead of the band, to show how much a run varies
+            between epochs.
     """
     style = look(index)
     if every_seed:
@@ -100,7 +106,7 @@ def draw_curve(
     elif len(shown.seeds) > 1:
         low, high = shown.seeds.min(axis=0), shown.seeds.max(axis=0)
         ax.fill_between(shown.epochs, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    # A marker at every eighth of the line, not at the same epochs as on the other lines.
+    # About eight markers per line, at other epochs than those of the other lines.
     every = max(1, len(shown.epochs) // 8)
     start = index * every // max(of, 1)
     (line,) = ax.plot(shown.epochs, shown.mean, markevery=(start, every), markersize=3, **style)

@@ -1,4 +1,4 @@
-"""What all figures share: the house style, panels with letters, a legend above them."""
+"""Parts that figures share: panels with letters, a legend above them, the look of lines."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Handle = Any  # what matplotlib shows in a legend: an artist, or several in a container
+Handle = Any  # of a legend entry: a matplotlib artist, or a container of several
 
 GREY = "#666666"
-MOST = 6  # lines that a reader can tell apart in one set of axes
+MOST = 6  # number of lines that a reader can tell apart in one panel
 
 
 def panels(
     titles: Sequence[str], *, height: float, across: int = 2, narrow: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """One set of axes per title, at most `across` side by side.
+    """A figure with one panel per title.
 
-    Up to `narrow` of them fit into one column of a journal; more take the whole page.
+    Args:
+        titles: Titles of the panels; several panels also get letters.
+        height: Height of a panel in inches.
+        across: Largest number of panels side by side.
+        narrow: Largest number of panels side by side for which the figure is as wide as a column
+            of a journal; with more it is as wide as a page.
+        options: Further arguments of `canvas.figure`.
     """
     columns = min(across, len(titles))
     rows = math.ceil(len(titles) / columns)
@@ -40,13 +46,13 @@ def panels(
 
 
 def lettered(title: str, index: int, of: int) -> str:
-    """With a letter, for a text that points at one panel of several."""
-    # No page holds more panels than the alphabet has letters.
+    """The title with a letter, such as "(b) title", if there are several panels."""
+    # There are never more panels on a page than letters in the alphabet.
     return f"({ascii_lowercase[index % 26]}) {title}" if of > 1 else title
 
 
 def legend_above(made: Figure, entries: Mapping[str, Handle], *, title: str = "") -> None:
-    """One legend for all panels, outside of them, in as many columns as fit."""
+    """Draw one legend for all panels above them, in as many columns as fit."""
     for rows in range(1, len(entries) + 1):
         drawn = made.legend(
             list(entries.values()),
@@ -65,7 +71,7 @@ def legend_above(made: Figure, entries: Mapping[str, Handle], *, title: str = ""
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, dash and marker of line number `index`; either of them alone tells six apart."""
+    """Colour, dashes and marker of line number `index`."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": DASHES[index % len(DASHES)],

@@ -1,4 +1,4 @@
-"""How much of what missing labels cost a method wins back."""
+"""The figure of gaps: how much of the mAP that missing labels cost a method recovers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adagc.paper.figures.reading import (
     FLOOR,
     OURS,
     NothingToDrawError,
-    Reading,
+    accuracies,
     footnotes,
     marked,
     methods,
@@ -25,60 +25,67 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Results
+    from adagc.training.views import View
 
 
 @dataclass(frozen=True)
 class Share:
-    """Of the gap in test mAP between AN and GT w/ BCE, in per cent."""
+    """Share of the gap in test mAP between AN and GT w/ BCE that a method closes, in per cent."""
 
-    mean: float
-    deviation: float | None  # over seeds; None for a single one
+    mean: float  # over seeds
+    deviation: float | None  # standard deviation over seeds; None for a single seed
 
 
 @in_style
-def draw_gap(several: Sequence[Results], reading: Reading) -> Figure:
-    """Share of the gap between AN and GT w/ BCE that every method closes, by scenario."""
-    found: dict[str, dict[str, Share]] = {}
+def draw_gap(several: Sequence[Results], view: View) -> Figure:
+    """Draw the share of the gap between AN and GT w/ BCE that each method closes, by scenario.
+
+    All three are seen in the same view, so that averaging the weights does not count as a gain.
+    """
+    scenarios: dict[str, dict[str, Share]] = {}
     for results in several:
-        shares = gap_shares(results, reading)
+        shares = gap_shares(results, view)
         if shares:
-            found.setdefault(results.scenario, shares)
-    if not found:
+            scenarios.setdefault(results.scenario, shares)
+    if not scenarios:
         raise NothingToDrawError(
-            f"no scenario with {FLOOR}, {CEILING} above it and one more method, all with the same"
-            f" seed: adagc bench SCENARIO --methods {FLOOR} '{CEILING}' {OURS}"
+            f"no scenario in which {FLOOR}, {CEILING} and one more method finished with the same"
+            f" seed and {CEILING} has an mAP above that of {FLOOR}: adagc bench SCENARIO --methods"
+            f" {FLOOR} '{CEILING}' {OURS}"
         )
     names = sorted(
-        {name for shares in found.values() for name in shares},
-        # The best on top; names decide between equals.
-        key=lambda name: (-_mean(found, name), name),
+        {name for shares in scenarios.values() for name in shares},
+        # The best method first; equals by name.
+        key=lambda name: (-_mean(scenarios, name), name),
     )
-    made, (ax,) = figure(COLUMN, 0.17 * len(names) * max(1.0, 0.45 * len(found)) + 0.8)
+    count = len(scenarios)
+    made, (ax,) = figure(COLUMN, 0.17 * len(names) * max(1.0, 0.45 * count) + 0.8)
     entries = {}
-    for index, (scenario, shares) in enumerate(found.items()):
-        # Scenarios lie beside each other in the row of their method.
-        shift = 0.0 if len(found) == 1 else 0.6 * (index / (len(found) - 1) - 0.5)
+    for index, (scenario, shares) in enumerate(scenarios.items()):
+        # The points of several scenarios are shifted within the row of their method.
+        shift = 0.0 if count == 1 else 0.6 * (index / (count - 1) - 0.5)
         entries[scenario] = _draw(ax, names, shares, index, shift)
-    _finish(ax, names)
-    explained = footnotes(names)
-    if explained:
-        made.supxlabel(explained, fontsize=6.5)
-    if len(found) > 1:
+    titles = marked(several)
+    _finish(ax, names, titles)
+    explained = footnotes(titles[name] for name in names)
+    made.supxlabel("\n".join(filter(None, [view.networks, explained])), fontsize=6.5)
+    if count > 1:
         legend_above(made, entries)
     else:
-        ax.set_title(next(iter(found)))
+        ax.set_title(next(iter(scenarios)))
     return made
 
 
-def gap_shares(results: Results, reading: Reading) -> dict[str, Share]:
-    """Of every method but the two that span the gap; empty if there is none to close.
+def gap_shares(results: Results, view: View) -> dict[str, Share]:
+    """The shares of all methods but AN and GT w/ BCE; empty if there is no gap between these.
 
-    Methods are compared seed by seed, and all are measured against the mean gap.
+    A method is compared with AN seed by seed; the differences are divided by the mean gap over the
+    seeds.
     """
-    low, high = (reading.accuracies(results, label) for label in (FLOOR, CEILING))
-    found = {}
+    low, high = (accuracies(results, label, view) for label in (FLOOR, CEILING))
+    closed = {}
     for label in methods(results):
-        own = reading.accuracies(results, label)
+        own = accuracies(results, label, view)
         seeds = sorted(own.keys() & low.keys() & high.keys())
         if label in (FLOOR, CEILING) or not seeds:
             continue
@@ -87,12 +94,12 @@ def gap_shares(results: Results, reading: Reading) -> dict[str, Share]:
             continue
         shares = [100 * (own[seed] - low[seed]) / gap for seed in seeds]
         deviation = statistics.stdev(shares) if len(shares) > 1 else None
-        found[label] = Share(statistics.fmean(shares), deviation)
-    return found
+        closed[label] = Share(statistics.fmean(shares), deviation)
+    return closed
 
 
-def _mean(found: Mapping[str, Mapping[str, Share]], name: str) -> float:
-    return statistics.fmean(shares[name].mean for shares in found.values() if name in shares)
+def _mean(scenarios: Mapping[str, Mapping[str, Share]], name: str) -> float:
+    return statistics.fmean(shares[name].mean for shares in scenarios.values() if name in shares)
 
 
 def _draw(
@@ -111,10 +118,10 @@ def _draw(
     )
 
 
-def _finish(ax: Axes, names: Sequence[str]) -> None:
+def _finish(ax: Axes, names: Sequence[str], titles: Mapping[str, str]) -> None:
     for at in (0, 100):
         ax.axvline(at, color=GREY, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
-    ax.set_yticks(range(len(names)), [marked(name) for name in names])
+    ax.set_yticks(range(len(names)), [titles[name] for name in names])
     for tick, name in zip(ax.get_yticklabels(), names, strict=True):
         tick.set_fontweight("bold" if name == OURS else "normal")
     for place in range(1, len(names), 2):

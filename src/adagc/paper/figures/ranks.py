@@ -1,10 +1,10 @@
-"""Which methods differ over all scenarios and seeds: a critical-difference diagram."""
+"""The figure of ranks: a critical-difference diagram of methods over all scenarios and seeds."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,10 @@ from adagc.paper.canvas import PAGE, figure, in_style
 from adagc.paper.figures.reading import (
     OURS,
     NothingToDrawError,
-    Reading,
+    accuracies,
     footnotes,
     marked,
     methods,
-    needs,
 )
 from adagc.paper.ranking import Friedman, cliques, critical_difference, friedman
 
@@ -28,33 +27,37 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Results
+    from adagc.training.views import View
 
-ENOUGH = 5  # blocks, below which Nemenyi's approximation means little
-_LINE = 0.185  # inches between labels
-_MARGIN = 1.45  # inches beside the axis, for labels
-_BAR = 0.5  # lines between bars
-_WIDEST = 120  # letters of a note
+ENOUGH = 5  # number of blocks below which Nemenyi's approximation is not reliable
+_LINE = 0.185  # height of a line of labels in inches
+_MARGIN = 1.45  # space for labels on either side of the axis in inches
+_BAR = 0.5  # distance between bars, in lines
+_WIDEST = 120  # characters in a line of the notes
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """All methods under equal conditions, many times."""
+    """Comparisons of the same methods under several conditions, one block per condition."""
 
     methods: tuple[str, ...]
-    conditions: tuple[tuple[str, int], ...]  # scenario and seed
+    conditions: tuple[tuple[str, int], ...]  # scenario and seed of each block
     scores: NDArray[np.float64]  # (blocks, methods) test mAP in per cent
-    left_out: tuple[str, ...]  # methods that did not finish everywhere
+    left_out: tuple[str, ...]  # methods without a finished run in some scenario
 
 
 @in_style
-def draw_ranks(several: Sequence[Results], reading: Reading) -> Figure:
-    """Mean ranks of all methods without clean labels; bars join what does not differ."""
-    blocks = comparisons(several, reading)
+def draw_ranks(several: Sequence[Results], view: View) -> Figure:
+    """Draw the mean ranks of all methods that train without clean labels.
+
+    Bars join methods whose ranks do not differ significantly.
+    """
+    blocks = comparisons(several, view)
     count, k = blocks.scores.shape
     if count < 2 or k < 2:
         raise NothingToDrawError(
-            f"{k} method(s) finished together in {count} scenario and seed pair(s), ranks need 2 of"
-            " each: adagc bench SCENARIO ..."
+            f"{k} method(s) finished together in {count} scenario and seed pair(s), but ranks need"
+            " 2 of each: adagc bench SCENARIO ..."
         )
     test = friedman(blocks.scores)
     difference = critical_difference(k, count)
@@ -62,7 +65,8 @@ def draw_ranks(several: Sequence[Results], reading: Reading) -> Figure:
     ordered = test.mean_ranks[order]
     bars = _levels(ordered, cliques(ordered.tolist(), difference))
     first = -(0.9 + _BAR * (1 + max((level for *_, level in bars), default=-1)) + 0.3)
-    notes = _notes(blocks, test)
+    titles = marked(several)
+    notes = _notes(blocks, test, view, footnotes(titles[name] for name in blocks.methods))
     bottom = first - math.ceil(k / 2) - 0.2 - 0.75 * len(notes)
 
     made, (ax,) = figure(PAGE, _LINE * (2.6 - bottom) + 0.1)
@@ -73,25 +77,26 @@ def draw_ranks(several: Sequence[Results], reading: Reading) -> Figure:
     _draw_axis(ax, k, difference)
     for start, end, level in bars:
         y = -0.7 - _BAR * level
-        # A little beyond the outermost ranks, so that it is seen to reach them.
+        # A little longer than needed, so that the bar clearly reaches the outermost ranks.
         reach = 0.006 * (k - 1)
         ax.plot([start - reach, end + reach], [y, y], color="black", linewidth=3)
-    _draw_methods(ax, [blocks.methods[i] for i in order], ordered, first)
+    _draw_methods(ax, [blocks.methods[i] for i in order], titles, ordered, first)
     ax.text((k + 1) / 2, bottom, "\n".join(notes), ha="center", va="bottom", fontsize=7)
     return made
 
 
-def comparisons(several: Sequence[Results], reading: Reading) -> Blocks:
-    """Scenarios and seeds in which all methods finished that finished in every scenario at all.
+def comparisons(several: Sequence[Results], view: View) -> Blocks:
+    """The test scores of methods in all scenarios and seeds that can be compared.
 
-    Methods that train with clean labels are bounds, not competitors.
+    Methods are compared if they have a tested run in every scenario, in the seeds that all of them
+    have. Methods that train with clean labels are upper bounds and are left out.
     """
     tables: dict[str, dict[str, dict[int, float]]] = {}
     for results in several:
-        rows = [label for label in methods(results) if "truth" not in needs(label)]
-        found = {label: own for label in rows if (own := reading.accuracies(results, label))}
-        if found:
-            tables.setdefault(results.scenario, found)
+        rows = [label for label in methods(results) if "truth" not in results.given(label)]
+        tested = {label: own for label in rows if (own := accuracies(results, label, view))}
+        if tested:
+            tables.setdefault(results.scenario, tested)
     names = list(dict.fromkeys(label for rows in tables.values() for label in rows))
     complete = [name for name in names if all(name in rows for rows in tables.values())]
     conditions = [
@@ -112,16 +117,16 @@ def comparisons(several: Sequence[Results], reading: Reading) -> Blocks:
 def _levels(
     ordered: NDArray[np.float64], groups: Sequence[tuple[int, int]]
 ) -> list[tuple[float, float, int]]:
-    """Bars from rank to rank, on levels on which they do not touch."""
-    ends: list[float] = []  # how far each level is used
-    found = []
+    """The bars of these groups as (first rank, last rank, level); no two touch on a level."""
+    ends: list[float] = []  # end of the last bar on each level
+    bars = []
     gap = 0.03 * (len(ordered) - 1)
     for first, last in groups:
         start, end = float(ordered[first]), float(ordered[last])
         level = next((i for i, used in enumerate(ends) if start > used + gap), len(ends))
         ends[level : level + 1] = [end]
-        found.append((start, end, level))
-    return found
+        bars.append((start, end, level))
+    return bars
 
 
 def _draw_axis(ax: Axes, k: int, difference: float) -> None:
@@ -141,14 +146,18 @@ def _draw_axis(ax: Axes, k: int, difference: float) -> None:
             ax.plot([x, x], [y - 0.2, y + 0.2], color="black", linewidth=1)
         end += 0.015 * (k - 1)
     else:
-        end, text = 1, f"{text}: more than ranks can differ by"
+        end, text = 1, f"{text}: more than any two ranks can differ"
     ax.text(end, y, text, ha="left", va="center", fontsize=7)
 
 
 def _draw_methods(
-    ax: Axes, names: Sequence[str], ordered: NDArray[np.float64], first: float
+    ax: Axes,
+    names: Sequence[str],
+    titles: Mapping[str, str],
+    ordered: NDArray[np.float64],
+    first: float,
 ) -> None:
-    """The better half on the left, best on top; the rest on the right, worst on top."""
+    """Label the better half on the left (best on top), the rest on the right (worst on top)."""
     k = len(names)
     half = math.ceil(k / 2)
     for place, (name, rank) in enumerate(zip(names, ordered, strict=True)):
@@ -159,7 +168,7 @@ def _draw_methods(
         ax.text(
             side - 0.006 * (k - 1) if left else side + 0.006 * (k - 1),
             y,
-            f"{marked(name)}  {rank:.2f}" if left else f"{rank:.2f}  {marked(name)}",
+            f"{titles[name]}  {rank:.2f}" if left else f"{rank:.2f}  {titles[name]}",
             ha="right" if left else "left",
             va="center",
             fontsize=7.5,
@@ -167,22 +176,21 @@ def _draw_methods(
         )
 
 
-def _notes(blocks: Blocks, test: Friedman) -> list[str]:
-    """What a reader must know before believing the bars."""
+def _notes(blocks: Blocks, test: Friedman, view: View, explained: str) -> list[str]:
+    """The notes below the diagram: tests, number of blocks, marks and methods left out."""
     count = len(blocks.conditions)
     scenarios = len({scenario for scenario, _ in blocks.conditions})
     p = f"p = {test.p:.3f}" if test.p >= 0.001 else "p < 0.001"
     f = "∞" if math.isinf(test.f) else f"{test.f:.2f}"
-    few = f": fewer than {ENOUGH}, indicative only" if count < ENOUGH else ""
+    few = f": fewer than {ENOUGH}, so indicative only" if count < ENOUGH else ""
     notes = [
-        f"test mAP; Friedman: F({test.degrees[0]}, {test.degrees[1]}) = {f}, {p}; bars join methods"
-        " that do not differ at 0.05 (Nemenyi)",
+        f"test mAP of {view.networks}; Friedman: F({test.degrees[0]}, {test.degrees[1]}) = {f},"
+        f" {p}; bars join methods that do not differ at 0.05 (Nemenyi)",
         f"{count} blocks (pairs of scenario and seed, {scenarios} scenario"
         f"{'s' if scenarios > 1 else ''}){few}",
     ]
-    explained = footnotes(blocks.methods)
     if explained:
         notes[1] += f"; {explained}"
     if blocks.left_out:
-        notes.append(f"not finished in every scenario: {', '.join(blocks.left_out)}")
+        notes.append(f"left out, not finished in every scenario: {', '.join(blocks.left_out)}")
     return [line for note in notes for line in textwrap.wrap(note, _WIDEST)]

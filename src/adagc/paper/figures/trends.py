@@ -1,4 +1,4 @@
-"""What AdaGC's trigger sees and what it cannot see: noisy and clean validation over epochs."""
+"""Figures of trends: validation mAP over epochs on noisy labels, which training sees, and clean."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from adagc.paper.figures.curves import (
     starts,
 )
 from adagc.paper.figures.frame import GREY, Handle, legend_above, panels
-from adagc.paper.figures.reading import FLOOR, OURS, NothingToDrawError, Reading, once
+from adagc.paper.figures.reading import FLOOR, OURS, NothingToDrawError, once
 from adagc.types import NetworkRole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Result, Results
+    from adagc.training.views import View
 
 Lines = Mapping[str, Quantity]  # by their names in the legend
 
@@ -39,16 +40,19 @@ _SMOOTHNESS: Lines = {
 
 
 @in_style
-def draw_trends(several: Sequence[Results], reading: Reading) -> Figure:
-    """Validation mAP of AdaGC's student and teacher on clean and on noisy labels."""
+def draw_trends(several: Sequence[Results], view: View) -> Figure:
+    """Draw the validation mAP of AdaGC's student and teacher on clean and on noisy labels."""
     return _draw(once(several, OURS), OURS, _TRENDS, "validation mAP (%)")
 
 
 @in_style
-def draw_smoothness(several: Sequence[Results], reading: Reading) -> Figure:
-    """Noisy validation mAP of AN and of its averaged copy: what a trigger could watch."""
-    found = once(several, FLOOR)
-    return _draw(found, FLOOR, _SMOOTHNESS, "noisy validation mAP (%)", every_seed=True)
+def draw_smoothness(several: Sequence[Results], view: View) -> Figure:
+    """Draw the noisy validation mAP of AN and of its averaged copy.
+
+    It shows which of them is smooth enough for a trigger to decide by.
+    """
+    runs = once(several, FLOOR)
+    return _draw(runs, FLOOR, _SMOOTHNESS, "noisy validation mAP (%)", every_seed=True)
 
 
 def _draw(
@@ -64,11 +68,11 @@ def _draw(
             f"no finished run of {title}: adagc bench SCENARIO --methods {title}"
         )
     read = {scenario: _read(one, lines) for scenario, one in runs.items()}
-    least = list(lines)[-1]  # the line that a trigger could watch
+    least = list(lines)[-1]  # the line that a figure cannot do without
     shown = {scenario: curves for scenario, curves in read.items() if least in curves}
     if not shown:
         raise NothingToDrawError(
-            f"the histories of {title} know no {least!r}: train with --average 0.999"
+            f"the histories of {title} have no {least!r}: train with --average 0.999"
         )
     made, axes = panels(list(shown), height=2.5, across=2)
     entries: dict[str, Handle] = {}
@@ -88,7 +92,7 @@ def _draw(
 
 
 def _read(runs: Sequence[Result], lines: Lines) -> dict[str, Curve]:
-    """Those of the lines that the histories know."""
+    """The curves of those lines of which the histories have values."""
     histories = [result.run.history for result in runs]
-    found = {name: curve(histories, quantity) for name, quantity in lines.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    curves = {name: curve(histories, quantity) for name, quantity in lines.items()}
+    return {name: shown for name, shown in curves.items() if shown is not None}

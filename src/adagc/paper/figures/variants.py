@@ -1,4 +1,4 @@
-"""The same method with one thing changed: curves by row."""
+"""Figures of ablations: curves of several variants of one method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from adagc.paper.canvas import PAGE, figure, in_style
 from adagc.paper.figures.curves import Curve, Quantity, clean_map, curve, draw_curve, starts
 from adagc.paper.figures.frame import MOST, Handle, legend_above, lettered
-from adagc.paper.figures.reading import OURS, NothingToDrawError, Reading
+from adagc.paper.figures.reading import OURS, NothingToDrawError
 from adagc.training.records import EpochRecord, PseudoLabelQuality
 from adagc.types import NetworkRole
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from adagc.bench.results import Results
+    from adagc.training.views import View
 
 Quantities = Mapping[str, Quantity]  # by their headings
 
@@ -33,12 +34,12 @@ def _quality(line: EpochRecord) -> PseudoLabelQuality | None:
 
 
 def _pseudo_map(line: EpochRecord) -> float | None:
-    return None if (found := _quality(line)) is None else found.mean_average_precision
+    return None if (quality := _quality(line)) is None else quality.mean_average_precision
 
 
 def _pseudo_f1(line: EpochRecord) -> float | None:
-    """Over entries that nobody looked at, all classes together; there is no mean over them."""
-    return None if (found := _quality(line)) is None else found.f1
+    """F1 over the unobserved entries of all classes together, not a mean over classes."""
+    return None if (quality := _quality(line)) is None else quality.f1
 
 
 VALIDATION: Quantities = {
@@ -55,43 +56,46 @@ PSEUDO_LABEL_OPTIONS = frozenset({"pseudo_labels"})
 
 
 @in_style
-def draw_triggers(several: Sequence[Results], reading: Reading) -> Figure:
-    """Validation of AdaGC's teacher for every way to start calibration."""
+def draw_triggers(several: Sequence[Results], view: View) -> Figure:
+    """Draw the validation scores of AdaGC's teacher for every way to start calibration."""
     return _draw_study(several, TRIGGER_OPTIONS, VALIDATION, "trigger")
 
 
 @in_style
-def draw_pseudo_labels(several: Sequence[Results], reading: Reading) -> Figure:
-    """Quality of pseudo-labels and validation of the teacher for every way to make them."""
+def draw_pseudo_labels(several: Sequence[Results], view: View) -> Figure:
+    """Draw the quality of pseudo-labels and the teacher's validation, for every way to make them.
+
+    The ways differ in which networks the pseudo-labels are made from.
+    """
     return _draw_study(several, PSEUDO_LABEL_OPTIONS, PSEUDO_LABELS, "pseudo-labels")
 
 
 def _draw_study(
     several: Sequence[Results], options: frozenset[str], quantities: Quantities, study: str
 ) -> Figure:
-    found: dict[str, tuple[Results, list[str]]] = {}
+    scenarios: dict[str, tuple[Results, list[str]]] = {}
     for results in several:
         labels = variants(results, options)
         if labels:
-            found.setdefault(results.scenario, (results, labels))
-    if not found:
+            scenarios.setdefault(results.scenario, (results, labels))
+    if not scenarios:
         raise NothingToDrawError(
-            f"no two finished variants of AdaGC that differ in nothing else: adagc ablate SCENARIO"
-            f" --studies {study}"
+            f"no two finished variants of AdaGC that differ only in {' or '.join(sorted(options))}:"
+            f" adagc ablate SCENARIO --studies {study}"
         )
-    return draw_by_label(list(found.values()), quantities)
+    return draw_by_label(list(scenarios.values()), quantities)
 
 
 def variants(results: Results, options: frozenset[str]) -> list[str]:
     """The largest group of AdaGC's finished rows that differ in these options and nothing else."""
     groups: dict[str, dict[str, str]] = {}
     for label in results.labels:
-        told = next(job.options for job in results.jobs if job.label == label)
+        values = next(job.options for job in results.jobs if job.label == label)
         if results.method(label) != OURS or not results.of(label):
             continue
-        rest = {key: value for key, value in told.items() if key not in options}
-        own = {key: value for key, value in told.items() if key in options}
-        # Two rows that were told the same are one variant.
+        rest = {key: value for key, value in values.items() if key not in options}
+        own = {key: value for key, value in values.items() if key in options}
+        # Two rows with the same options are one variant.
         same = groups.setdefault(json.dumps(rest, sort_keys=True), {})
         same.setdefault(json.dumps(own, sort_keys=True), label)
     largest = max(groups.values(), key=len, default={})
@@ -102,27 +106,31 @@ def variants(results: Results, options: frozenset[str]) -> list[str]:
 def draw_by_label(
     rows: Sequence[tuple[Results, Sequence[str]]], quantities: Quantities = VALIDATION
 ) -> Figure:
-    """Curves by label: a row of panels for every scenario, a panel for every quantity.
+    """Draw a curve per row of the results, in one row of panels per scenario.
 
-    A bar across a line says where calibration started. Of more than six labels the first six are
-    drawn.
+    A small bar across a line marks where calibration started. Of more than six labels the first
+    six are drawn.
+
+    Args:
+        rows: For each scenario its results and the labels of the rows to draw.
+        quantities: What to draw, one panel each.
     """
     read = [(results.scenario, _read(results, labels, quantities)) for results, labels in rows]
-    read = [(scenario, found) for scenario, found in read if found]
+    read = [(scenario, by_label) for scenario, by_label in read if by_label]
     if not read:
         raise NothingToDrawError(
-            "the histories hold no clean validation scores: train with --oracle true"
+            "the histories have no clean validation scores: train with --oracle true"
         )
-    names = list(dict.fromkeys(label for _, found in read for label in found))
+    names = list(dict.fromkeys(label for _, by_label in read for label in by_label))
     columns = len(quantities)
     made, axes = figure(PAGE, 2.1 * len(read) + 0.3, rows=len(read), columns=columns)
     entries: dict[str, Handle] = {}
-    for row, (scenario, found) in enumerate(read):
+    for row, (scenario, by_label) in enumerate(read):
         line = axes[row * columns : (row + 1) * columns]
         for index, name in enumerate(names[:MOST]):
             for ax, heading in zip(line, quantities, strict=True):
-                if name in found and heading in found[name].curves:
-                    entries[name] = _draw(ax, found[name], heading, index, len(names))
+                if name in by_label and heading in by_label[name].curves:
+                    entries[name] = _draw(ax, by_label[name], heading, index, len(names))
         line[0].set_ylabel(f"{scenario} (%)")
         for column, (ax, heading) in enumerate(zip(line, quantities, strict=True)):
             ax.set_title(lettered(heading, row * columns + column, len(axes)))
@@ -135,16 +143,16 @@ def draw_by_label(
 @dataclass(frozen=True)
 class _Variant:
     curves: Mapping[str, Curve]  # by heading
-    starts: Sequence[int]  # epochs
+    starts: Sequence[int]  # epochs after which calibration started
 
 
 def _read(results: Results, labels: Sequence[str], quantities: Quantities) -> dict[str, _Variant]:
-    """The variants whose histories know any of the quantities."""
+    """The variants, by label, whose histories have values of any of the quantities."""
     read = {}
     for label in labels:
         histories = [result.run.history for result in results.of(label)]
-        found = {heading: curve(histories, one) for heading, one in quantities.items()}
-        known = {heading: one for heading, one in found.items() if one is not None}
+        curves = {heading: curve(histories, quantity) for heading, quantity in quantities.items()}
+        known = {heading: shown for heading, shown in curves.items() if shown is not None}
         if known:
             read[label] = _Variant(known, starts(histories))
     return read

@@ -1,1 +1,1 @@
-"""The paper's propositions against what was seen."""
+"""Compares the paper's propositions about noisy mAP with what a run has measured."""

@@ -1,4 +1,4 @@
-"""The picture of a theory check: mAP over epochs, AP of every class, and the assumption on α."""
+"""The figure of a theory check: mAP over epochs, AP of every class, and the assumption about α."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from adagc.paper.theory.measure import Floats, Theory
 
 _NOISY, _SECOND, _FIRST, _ALPHA, _, _RECALL, _CLEAN = COLOURS
-_PROPOSED = (_FIRST, _SECOND)
+_PROPOSED = (_FIRST, _SECOND)  # colours of Propositions 1 and 2
 _THICK, _THIN = 1.8, 0.8  # points
 
 
 @canvas.in_style
 def draw(theory: Theory) -> Figure:
-    """Three panels, as wide as a page; save it with `canvas.save`."""
+    """Draw three panels as wide as a page; `canvas.save` writes the figure."""
     made, (over_epochs, per_class, assumption) = canvas.figure(
         PAGE, 3.0, columns=3, width_ratios=(1.45, 1, 1)
     )
@@ -35,16 +35,17 @@ def draw(theory: Theory) -> Figure:
 
 
 def _draw_maps(axes: Axes, theory: Theory) -> None:
-    """Observed mAP and what the propositions make of the clean one."""
+    """Measured clean and noisy mAP, and the noisy mAP that the propositions predict."""
     _mark_trigger(axes, theory)
-    # In this order the legend's columns hold: observed, Proposition 1, Proposition 2, the rest.
+    # This order gives the columns of the legend: measured, Proposition 1, Proposition 2, the rest.
     _curve(axes, theory, theory.clean, _CLEAN, label="clean mAP", linewidth=_THICK)
     _curve(axes, theory, theory.noisy, _NOISY, label="noisy mAP", linewidth=_THICK)
-    for number, (said, colour) in enumerate(zip(theory.propositions, _PROPOSED, strict=True), 1):
-        name, top = f"Proposition {number}", 100 * float(said.full.max())
+    pairs = zip(theory.propositions, _PROPOSED, strict=True)
+    for number, (proposition, colour) in enumerate(pairs, start=1):
+        name, top = f"Proposition {number}", 100 * float(proposition.full.max())
         beyond = f" (off the scale, up to {top:.0f})" if top > 100 else ""
-        _curve(axes, theory, said.full, colour, label=name + beyond)
-        _curve(axes, theory, said.plain, colour, DASHES[1], label=f"{name} without Cov")
+        _curve(axes, theory, proposition.full, colour, label=name + beyond)
+        _curve(axes, theory, proposition.plain, colour, DASHES[1], label=f"{name} without Cov")
     low = 100 * theory.propositions[0].full
     axes.fill_between(
         theory.epochs,
@@ -53,7 +54,7 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
         color=_FIRST,
         alpha=0.15,
         linewidth=0,
-        label="with so few images",
+        label="bias with few images",
     )
     star: dict[str, Any] = {"marker": "*", "markersize": 10, "linestyle": "none", "zorder": 5}
     for label, epoch, values, colour in (
@@ -62,22 +63,23 @@ def _draw_maps(axes: Axes, theory: Theory) -> None:
     ):
         at = 100 * values[theory.epochs.index(epoch)]
         axes.plot([epoch], [at], color=colour, markeredgecolor="white", label=label, **star)
-    seen = [theory.clean, theory.noisy, *(p.full for p in theory.propositions)]
-    # A weight of 1 / (1 - β) can lead far above 100; there the axis ends and the line leaves it.
-    axes.set_ylim(0, min(100.0, 108 * max(float(values.max()) for values in seen)))
+    curves = [theory.clean, theory.noisy, *(p.full for p in theory.propositions)]
+    # The weights 1 / (1 - β) can lead far above 100, but the axis ends there.
+    axes.set_ylim(0, min(100.0, 108 * max(float(values.max()) for values in curves)))
     axes.set_title("(a) mAP over epochs", loc="left")
     _name_epochs(axes)
     axes.set_ylabel("validation mAP, %")
 
 
 def _draw_classes(axes: Axes, theory: Theory) -> None:
-    """Every class at the clean peak: on the diagonal the proposition is right."""
+    """Predicted and observed AP of every class at the clean peak; on the diagonal both agree."""
     i = theory.epochs.index(theory.peaks.clean)
     observed = 100 * theory.noisy_ap[i]
     top = 100.0
     outside = 0
-    for number, (said, colour) in enumerate(zip(theory.propositions, _PROPOSED, strict=True), 1):
-        predicted = 100 * said.classes[i]
+    pairs = zip(theory.propositions, _PROPOSED, strict=True)
+    for number, (proposition, colour) in enumerate(pairs, start=1):
+        predicted = 100 * proposition.classes[i]
         outside += int((predicted > top).sum())
         axes.plot(
             np.minimum(predicted, top),
@@ -102,27 +104,27 @@ def _draw_classes(axes: Axes, theory: Theory) -> None:
 
 
 def _draw_assumption(axes: Axes, theory: Theory) -> None:
-    """Proposition 1 assumes that both lines are one, Proposition 2 that α stays at 0."""
+    """Recall and α: Proposition 1 assumes that they are equal, Proposition 2 that α is 0."""
     _mark_trigger(axes, theory, named=False)
     _curve(axes, theory, theory.mean_recall, _RECALL, label="of all (clean recall)")
-    _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the unnamed (α)")
+    _curve(axes, theory, theory.mean_alpha, _ALPHA, DASHES[1], label="of the unobserved (α)")
     axes.set_ylim(0, 100)
     axes.set_title("(c) positives predicted at 0.5", loc="left")
     _name_epochs(axes)
     axes.set_ylabel("share of positives, %")
-    # White behind it: the line of the trigger must not run through the words.
+    # A white background, so that the line of the trigger does not cross the text.
     axes.legend(loc="upper left", handlelength=1.6, frameon=True, edgecolor="none", framealpha=1)
 
 
 def _name_epochs(axes: Axes) -> None:
     axes.set_xlabel("epoch")
-    axes.locator_params(axis="x", integer=True, min_n_ticks=1)  # there is no epoch 1.5
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)  # epochs are whole numbers
 
 
 def _curve(
     axes: Axes, theory: Theory, values: Floats, colour: str, dashes: Any = "-", **options: Any
 ) -> None:
-    # A single epoch is a point, which a line alone would not show.
+    # A single epoch needs a marker, because a line through one point is invisible.
     marker = MARKERS[0] if len(theory.epochs) == 1 else None
     options = {"color": colour, "linestyle": dashes, "marker": marker, **options}
     axes.plot(theory.epochs, 100 * values, **options)

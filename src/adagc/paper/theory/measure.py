@@ -1,34 +1,37 @@
-"""What the paper's propositions say of a run's noisy mAP, beside what was measured.
+"""Compares the noisy mAP that the paper's propositions predict with the measured one.
 
-Of the true positives of class c a share β_c was not observed. The propositions are two guesses of
-what that does to the average precision, AP_c = w_c AP*_c:
+AP*_c is the average precision of class c on clean labels, AP_c that on observed (noisy) labels. A
+share β_c of the true positives of class c was not observed; these positives are called flipped.
+α_c is the share of the flipped positives that the network predicts, Rec*_c its recall on clean
+labels. Both propositions say that AP_c = w_c AP*_c, under different assumptions:
 
-    Proposition 1   w_c = 1 - β_c          flips hit everywhere in the ranking, α_c = Rec*_c
+    Proposition 1   w_c = 1 - β_c          flips are spread over the whole ranking, α_c = Rec*_c
     Proposition 2   w_c = 1 / (1 - β_c)    flipped positives are never predicted, α_c = 0
 
-These are the assumptions. The rest is arithmetic: the mean over classes is exactly
+From either, the mean over classes follows exactly:
 
     mAP = mean(w) mAP* + Cov(w, AP*)       which for w = 1 - β is (1 - mean β) mAP* - Cov(β, AP*)
 
-Without the covariance it is an assumption again: that the classes with many flips are neither
-harder nor easier than the others. That mAP lies below mAP* in Proposition 1 and above it in
-Proposition 2 follows from w_c <= 1 and w_c >= 1 alone; the negative covariance that the paper
-brings forward works against both inequalities, but cannot turn them.
+Leaving out the covariance is a further assumption: that classes with many flips are neither harder
+nor easier than the others. That mAP lies below mAP* in Proposition 1 and above it in Proposition 2
+follows from w_c <= 1 and w_c >= 1 alone. The negative covariance that the paper mentions works
+against both inequalities, but cannot reverse them.
 
-How far a ranking of finitely many images can be from the assumptions (the tests prove both; P true
-positives, K of them observed, no wrong labels):
+How far a ranking of finitely many images can be from these predictions is known exactly (the tests
+verify both cases). There are P true positives, K of them observed, and no wrong labels:
 
-    Any flips: AP_c <= AP*_c / (1 - β_c), so Proposition 2 can only be too high. If no flipped
-    positive ranks level with or above an observed one, it is too high by exactly the sum of the
-    clean precisions at the flipped positives divided by K: little if they come at the very end of
-    a long list, but never nothing. The value may exceed 1.
+    For any flips, AP_c <= AP*_c / (1 - β_c), so Proposition 2 can only be too high. If all flipped
+    positives rank below all observed ones, it is too high by exactly the sum of the clean
+    precisions at the flipped positives, divided by K. This is little if they are at the very end
+    of a long ranking, but never 0. The predicted value may exceed 1.
 
-    Flips drawn with equal chances: E[AP_c] = q AP*_c + (1 - q) mean(1 / rank), the mean over true
-    positives, q = (K - 1) / (P - 1). So Proposition 1 is too low, by up to β_c (H_P - 1) / (P - 1)
-    with the harmonic number H_P: nothing for thousands of positives, much for ten. Random single
-    positives are such flips only if the scores of a class do not depend on how many other classes
-    an image has: one class of k is kept with a chance of 1 / k, the only one always. But a network
-    that is trained on such labels learns that very chance, and AP_c comes out higher.
+    For flips drawn with equal chances, E[AP_c] = q AP*_c + (1 - q) mean(1 / rank), with the mean
+    over true positives and q = (K - 1) / (P - 1). So Proposition 1 is too low, by up to
+    β_c (H_P - 1) / (P - 1) with the harmonic number H_P. This is next to nothing for thousands of
+    positives, but much for ten. Random single positives are such flips only if the scores of a
+    class do not depend on how many other classes an image has, because one of an image's k classes
+    is kept with probability 1 / k. But a network trained on such labels learns this probability:
+    it ranks images with few classes higher, and AP_c is higher than predicted.
 """
 
 from __future__ import annotations
@@ -43,17 +46,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import AdagcError, UsageError
+from adagc.suggest import hint_or_list
 from adagc.training.records import EpochRecord
 from adagc.training.runs import Run
 from adagc.types import NetworkRole, with_role
 
 Floats = NDArray[np.float64]
-_LEVEL = 1e-9  # predictions closer than this are the same
+_LEVEL = 1e-9  # predictions closer than this count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Proposition:
-    """One proposition's noisy average precision, made of the clean one, for E epochs."""
+    """The noisy average precision that a proposition predicts from the clean one, for E epochs."""
 
     weights: Floats  # (C,) w
     classes: Floats  # (E, C) w_c AP*_c
@@ -62,39 +66,45 @@ class Proposition:
 
     @property
     def full(self) -> Floats:
-        """(E,) the noisy mAP with the covariance, as the paper writes it."""
+        """(E,) the predicted noisy mAP with the covariance, as in the paper."""
         return self.plain + self.covariance
 
 
 def propose(number: Literal[1, 2], beta: Floats, clean_ap: Floats) -> Proposition:
-    """What a proposition makes of (C,) flip rates and (E, C) clean average precision."""
+    """What a proposition predicts from (C,) flip rates and (E, C) clean average precisions."""
     weights = 1 - beta if number == 1 else 1 / (1 - beta)
     means = clean_ap.mean(axis=1)
-    apart = (weights - weights.mean()) * (clean_ap - means[:, None])
+    products = (weights - weights.mean()) * (clean_ap - means[:, None])
     return Proposition(
         weights=weights,
         classes=weights * clean_ap,
         plain=weights.mean() * means,
-        covariance=apart.mean(axis=1),
+        covariance=products.mean(axis=1),
     )
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Where noisy and clean mAP were highest, both up to the same epoch (Theorem 1)."""
+    """Epochs with the highest noisy and clean mAP, up to the same last epoch.
 
-    noisy: int  # epoch
-    clean: int
-    last: int  # the last epoch looked at
-    lost: float  # clean mAP that stopping at the noisy peak gives away
+    Theorem 1 says that they coincide while a network is trained on noisy labels alone. Only a run
+    that is trained so to its end (`whole`), such as one of AN, can show a late clean peak. In a run
+    with a trigger the window ends soon after the noisy peak, because that sets off the trigger.
+    """
+
+    noisy: int  # epoch with the highest noisy mAP
+    clean: int  # epoch with the highest clean mAP
+    last: int  # last epoch that was considered
+    lost: float  # clean mAP at its peak minus clean mAP at the noisy peak
+    whole: bool  # whether all epochs of the run were considered, and none trains otherwise
 
     @property
     def distance(self) -> int:
-        """Epochs by which the noisy peak is late; negative if it is early."""
+        """Number of epochs from the clean peak to the noisy one; negative if that is earlier."""
         return self.noisy - self.clean
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The peaks as a dictionary that can be written as JSON."""
         return {**asdict(self), "lost": _plain(self.lost), "distance": self.distance}
 
 
@@ -102,61 +112,61 @@ class Peaks:
 class Theory:
     """One network of one run, measured on the validation images whose clean labels are known.
 
-    All means run over the same classes, those of which at least one true positive was observed:
-    for the others there is no noisy average precision, and β_c = 1 leaves Proposition 2 without a
-    value. So the clean mAP here can differ from that of the report, which counts them.
+    All means are taken over the classes of which at least one true positive was observed. The
+    others have no noisy average precision, and with β_c = 1 Proposition 2 has no value. So the
+    clean mAP here can differ from that of the report, which includes all classes.
     """
 
     title: str  # of the method
-    scheme: str | None  # how the observed labels came about, where the run knows
-    network: str
+    scheme: str | None  # how the observed labels were drawn from clean ones, if they were
+    network: str  # name of the network
     classes: tuple[str, ...]
     left_out: tuple[str, ...]  # classes without an observed true positive
-    support: NDArray[np.int64]  # (C,) true positives
-    beta: Floats  # (C,) share of them that was not observed
-    wrong: int  # observed positives that the truth lacks; the propositions know none
-    epochs: tuple[int, ...]  # E of them
-    trigger: int | None  # the epoch after which the method began to correct labels
-    clean_ap: Floats  # (E, C) AP*
-    noisy_ap: Floats  # (E, C) AP
-    alpha: Floats  # (E, C) at threshold 0.5, NaN where nothing was flipped
-    recall: Floats  # (E, C) Rec* at threshold 0.5
+    support: NDArray[np.int64]  # (C,) number of true positives
+    beta: Floats  # (C,) share of the true positives that was not observed
+    wrong: int  # number of wrong observed positives; the propositions assume that there are none
+    epochs: tuple[int, ...]  # the E epochs at which clean labels were compared
+    trigger: int | None  # epoch after which the method began to correct labels; None: never
+    clean_ap: Floats  # (E, C) AP*, on clean labels
+    noisy_ap: Floats  # (E, C) AP, on observed labels
+    alpha: Floats  # (E, C) α at threshold 0.5, NaN for classes without flipped positives
+    recall: Floats  # (E, C) Rec* at threshold 0.5, on clean labels
 
     @cached_property
     def clean(self) -> Floats:
-        """(E,) mAP*."""
+        """(E,) mAP*, on clean labels."""
         return np.asarray(self.clean_ap.mean(axis=1))
 
     @cached_property
     def noisy(self) -> Floats:
-        """(E,) mAP."""
+        """(E,) mAP, on observed labels."""
         return np.asarray(self.noisy_ap.mean(axis=1))
 
     @cached_property
     def propositions(self) -> tuple[Proposition, Proposition]:
-        """What both say."""
+        """What Propositions 1 and 2 predict."""
         return propose(1, self.beta, self.clean_ap), propose(2, self.beta, self.clean_ap)
 
     @cached_property
     def allowance(self) -> float:
-        """By how much Proposition 1 may be too low for want of images, mean over the classes."""
+        """How much too low Proposition 1 can be because there are few images, mean over classes."""
         harmonic = np.array([np.sum(1 / np.arange(1, count + 1)) for count in self.support])
         return float(np.mean(self.beta * (harmonic - 1) / np.maximum(self.support - 1, 1)))
 
     @cached_property
     def mean_alpha(self) -> Floats:
-        """(E,) over the classes that have flipped positives; NaN if none has."""
+        """(E,) mean of α over the classes that have flipped positives; NaN if none has."""
         return _mean(self.alpha[:, self.beta > 0])
 
     @cached_property
     def mean_recall(self) -> Floats:
-        """(E,) over the same classes as `mean_alpha`."""
+        """(E,) mean recall over the same classes as `mean_alpha`."""
         return _mean(self.recall[:, self.beta > 0])
 
     @cached_property
     def nearer(self) -> tuple[int | None, ...]:
-        """For each epoch the proposition whose mAP is nearer; None if they say the same."""
-        first, second = (np.abs(said.full - self.noisy) for said in self.propositions)
+        """For each epoch the proposition whose mAP is nearer to the noisy one; None if equal."""
+        first, second = (np.abs(predicted.full - self.noisy) for predicted in self.propositions)
         return tuple(
             None if abs(one - two) < _LEVEL else 1 if one < two else 2
             for one, two in zip(first.tolist(), second.tolist(), strict=True)
@@ -164,30 +174,34 @@ class Theory:
 
     @cached_property
     def peaks(self) -> Peaks:
-        """Up to the trigger: from there on training is another one, of which no theorem speaks.
+        """The peaks of the whole run, or up to the trigger, after which another loss is trained.
 
-        Of all epochs if the oracle saw none before it.
+        If no epoch up to the trigger was compared with clean labels, the peaks of all epochs.
         """
         among = [i for i, epoch in enumerate(self.epochs) if epoch <= (self.trigger or epoch)]
         among = among or list(range(len(self.epochs)))
         clean, noisy = self.clean[among], self.noisy[among]
         at, top = int(noisy.argmax()), int(clean.argmax())
         epochs = [self.epochs[i] for i in among]
-        return Peaks(epochs[at], epochs[top], epochs[-1], float(clean[top] - clean[at]))
+        lost = float(clean[top] - clean[at])
+        return Peaks(epochs[at], epochs[top], epochs[-1], lost, whole=self.trigger is None)
 
     def errors(self, number: Literal[1, 2]) -> dict[str, Any]:
-        """Root-mean-square errors over epochs: of the mAP in both forms, and of every AP_c."""
-        said = self.propositions[number - 1]
-        apart = said.classes - self.noisy_ap
+        """Root-mean-square errors of a proposition over epochs.
+
+        They are given for the mAP with and without covariance, and for the AP of the classes.
+        """
+        predicted = self.propositions[number - 1]
+        differences = predicted.classes - self.noisy_ap
         return {
-            "with_covariance": _rms(said.full - self.noisy),
-            "without_covariance": _rms(said.plain - self.noisy),
-            "all_classes": _rms(apart),
-            "per_class": [_rms(column) for column in apart.T],
+            "with_covariance": _rms(predicted.full - self.noisy),
+            "without_covariance": _rms(predicted.plain - self.noisy),
+            "all_classes": _rms(differences),
+            "per_class": [_rms(column) for column in differences.T],
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: everything that was measured and said, NaN as None."""
+        """Everything measured and predicted, as a dictionary for JSON; NaN becomes None."""
         return {
             "method": self.title,
             "scheme": self.scheme,
@@ -207,10 +221,10 @@ class Theory:
     def _epoch(self, i: int) -> dict[str, Any]:
         predicted = {
             f"proposition_{number}": {
-                "with_covariance": _plain(said.full[i]),
-                "without_covariance": _plain(said.plain[i]),
+                "with_covariance": _plain(proposition.full[i]),
+                "without_covariance": _plain(proposition.plain[i]),
             }
-            for number, said in enumerate(self.propositions, start=1)
+            for number, proposition in enumerate(self.propositions, start=1)
         }
         return {
             "epoch": self.epochs[i],
@@ -226,34 +240,40 @@ class Theory:
 
 
 def measure(run: Run | Path | str, network: str | None = None) -> Theory:
-    """Hold the propositions against the record of a run.
+    """Compare the propositions with the history of a run.
 
     Args:
-        run: A run, finished or not, whose oracle saw clean labels of validation images.
-        network: Which of its networks; the teacher where there is one by default.
+        run: A run, or its folder, finished or not, that was trained with --oracle and knows clean
+            labels of its validation images.
+        network: Name of the network to measure; by default the teacher, whose noisy mAP AdaGC
+            watches, or else the average, which a teacher is before its trigger, or else the
+            deployed network.
     """
     run = run if isinstance(run, Run) else Run.open(run)
     history = run.history
     lines = [line for line in history if line.oracle is not None and line.oracle.classes]
     if not lines:
         raise AdagcError(_nothing(run, history))
-    seen = [line.oracle for line in lines if line.oracle is not None]
-    last, there = lines[-1], seen[-1].classes
-    network = network or with_role(last.roles, NetworkRole.TEACHER) or last.deployed
-    if network not in there:
-        raise UsageError(f"{run.folder} has no network {network!r}: choose {' or '.join(there)}")
-    labels, counts = run.labels, seen[-1].labels
+    oracles = [line.oracle for line in lines if line.oracle is not None]
+    last, networks = lines[-1], oracles[-1].classes
+    if network is None:
+        smooth = (with_role(last.roles, r) for r in (NetworkRole.TEACHER, NetworkRole.AVERAGE))
+        network = next((name for name in smooth if name in networks), None) or last.deployed
+    if network not in networks:
+        near = hint_or_list(network, networks, "networks")
+        raise UsageError(f"{run.folder} has no network {network!r}{near}")
+    labels, counts = run.labels, oracles[-1].labels
     if labels is None or counts is None:
-        raise AdagcError(f"{run.folder} does not say what its labels are: train it again")
+        raise AdagcError(f"{run.folder} has no summary of its labels: train it again")
     true, flipped = np.array(counts.true), np.array(counts.flipped)
     judged = true > flipped
     if not judged.any():
         raise AdagcError(
-            f"no class has an observed positive among {run.folder}'s validation images with known"
-            " truth: train with more validation images (--split)"
+            f"no class has an observed positive among the validation images of {run.folder} with"
+            " known clean labels: train with more validation images (--split)"
         )
 
-    own = [oracle.classes[network] for oracle in seen]
+    records = [oracle.classes[network] for oracle in oracles]
 
     def stacked(columns: Iterable[Sequence[float | None]]) -> Floats:
         return np.array(list(columns), dtype=np.float64)[:, judged]  # None becomes NaN
@@ -269,26 +289,26 @@ def measure(run: Run | Path | str, network: str | None = None) -> Theory:
         wrong=sum(counts.wrong),
         epochs=tuple(line.epoch for line in lines),
         trigger=history[-1].status.get("triggered_after"),
-        clean_ap=stacked(one.clean_ap for one in own),
-        noisy_ap=stacked(one.noisy_ap for one in own),
-        alpha=stacked(one.alpha for one in own),
-        recall=stacked(one.recall for one in own),
+        clean_ap=stacked(record.clean_ap for record in records),
+        noisy_ap=stacked(record.noisy_ap for record in records),
+        alpha=stacked(record.alpha for record in records),
+        recall=stacked(record.recall for record in records),
     )
 
 
 def _nothing(run: Run, history: Sequence[EpochRecord]) -> str:
-    """Why there is nothing to measure, and what to do."""
+    """The error message if there is nothing to measure: the reason, and what to do."""
     if not history:
-        return f"{run.folder} has no finished epoch yet: adagc train --resume continues it"
+        return f"{run.folder} has no finished epoch yet: continue it with adagc train --resume"
     if any(line.oracle is not None and line.oracle.validation for line in history):
         return (
-            f"{run.folder} was trained by a version of adagc that kept no scores per class: train"
-            " it again"
+            f"{run.folder} was trained by a version of adagc that did not record scores per class:"
+            " train it again"
         )
     if not run.settings.oracle:
         return f"{run.folder} was trained with --oracle false: train it again with --oracle true"
     return (
-        f"{run.folder} knows no clean labels of its validation images: train it again with"
+        f"{run.folder} has no clean labels of its validation images: train it again with"
         " --truth FILE"
     )
 
@@ -298,18 +318,18 @@ def _pick(names: Iterable[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 def _mean(values: Floats) -> Floats:
-    """Over the classes, NaN without any."""
+    """The mean over classes; NaN if there are none."""
     if not values.shape[1]:
         return np.full(len(values), np.nan)
     return np.asarray(values.mean(axis=1))
 
 
-def _rms(apart: Floats) -> float:
-    return float(np.sqrt(np.mean(apart**2)))
+def _rms(differences: Floats) -> float:
+    return float(np.sqrt(np.mean(differences**2)))
 
 
 def _plain(value: Any) -> Any:
-    """JSON-ready with six digits, NaN as None."""
+    """The value as JSON can hold it: numbers with six decimals, NaN as None."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray | list):

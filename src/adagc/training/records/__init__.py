@@ -1,7 +1,7 @@
-"""What the files of a run say, as dataclasses: the only place that knows the keys in them.
+"""The content of the files of a run as dataclasses; no other module knows the keys in the files.
 
-Every file carries a format number. One without it is of the first format, 0, and is read like any
-other; one with a higher number than this version knows is refused by name.
+The files have a format number. A file without one is of the first format, 0, and can be read, too.
+A file with a higher number than this version knows is refused, with an error that says so.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from adagc.training.records.epoch import (
     parse_history,
 )
 from adagc.training.records.outcome import (
+    FORMER,
     Choice,
     ImageCounts,
     LabelSummary,
@@ -31,10 +32,12 @@ from adagc.training.records.outcome import (
     TestedEpoch,
     TestedNetwork,
     TestRecord,
+    fewer_classes,
 )
 
 __all__ = [
     "FORMAT",
+    "FORMER",
     "Choice",
     "ClassCounts",
     "ClassScores",
@@ -51,6 +54,7 @@ __all__ = [
     "TestRecord",
     "TestedEpoch",
     "TestedNetwork",
+    "fewer_classes",
     "parse",
     "parse_history",
     "roles_of",

@@ -1,8 +1,9 @@
-"""history.jsonl: one line per epoch, and what the oracle says in it."""
+"""The lines of history.jsonl, one per epoch, including scores on clean labels where known."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -19,19 +20,19 @@ from adagc.training.records.common import (
 )
 from adagc.types import NetworkRole, Verdict, with_role
 
-Column = tuple[float | None, ...]  # a number per class, None where it is undefined
+Column = tuple[float | None, ...]  # one number per class, None where it is undefined
 
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Validation labels per class."""
+    """Number of validation labels of each class, as far as clean labels are known."""
 
     true: tuple[int, ...]
-    flipped: tuple[int, ...]  # true ones that were not observed
-    wrong: tuple[int, ...]  # observed ones that are not true
+    flipped: tuple[int, ...]  # true labels that were not observed
+    wrong: tuple[int, ...]  # observed labels that are not true
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """JSON-ready."""
+        """The values as a dictionary for JSON."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     @classmethod
@@ -42,15 +43,15 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class ClassScores:
-    """One network's scores per class; alpha and recall at the threshold."""
+    """Validation scores of one network per class; alpha and recall at threshold 0.5."""
 
-    clean_ap: Column
-    noisy_ap: Column
-    recall: Column  # the share of the true labels that is predicted
-    alpha: Column  # the share of the flipped labels that is predicted
+    clean_ap: Column  # average precision on clean labels
+    noisy_ap: Column  # average precision on observed labels
+    recall: Column  # share of the true labels that are predicted
+    alpha: Column  # share of the flipped labels that are predicted
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """JSON-ready."""
+        """The values as a dictionary for JSON."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     @classmethod
@@ -61,13 +62,13 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class PseudoLabelQuality:
-    """How well a method's estimates recover the labels that were not observed."""
+    """How well a method's estimates recover the positive labels that were not observed."""
 
-    mean_average_precision: float
-    precision: float
-    recall: float
+    mean_average_precision: float  # over all labels, observed or not
+    precision: float  # share of the added labels that are true
+    recall: float  # share of the missing labels that are added
     f1: float
-    added_per_image: float
+    added_per_image: float  # mean number of labels that are added to an image
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PseudoLabelQuality:
@@ -77,7 +78,7 @@ class PseudoLabelQuality:
 
 @dataclass(frozen=True)
 class OracleRecord:
-    """What the clean labels say of an epoch, as far as there are any."""
+    """Scores of an epoch on clean labels, as far as there are any."""
 
     validation: Mapping[str, Summary] = field(default_factory=dict)  # by network
     labels: ClassCounts | None = None
@@ -85,7 +86,7 @@ class OracleRecord:
     pseudo_labels: PseudoLabelQuality | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; what the oracle could not see is left out."""
+        """The values as a dictionary for JSON; values that are not known are left out."""
         record: dict[str, Any] = {}
         if self.validation:
             record["validation"] = {name: one.to_dict() for name, one in self.validation.items()}
@@ -114,37 +115,67 @@ class EpochRecord:
     """One line of history.jsonl."""
 
     epoch: int
-    losses: Mapping[str, float] = field(default_factory=dict)  # means over the steps, by part
-    noisy: Mapping[str, Summary] = field(default_factory=dict)  # validation, by network
-    roles: Mapping[str, NamedRole] = field(default_factory=dict)  # of these networks
+    losses: Mapping[str, float] = field(default_factory=dict)  # means over steps, by part
+    noisy: Mapping[str, Summary] = field(default_factory=dict)  # noisy validation, by network
+    # By network and name: `adagc.metrics.CRITERIA`, by which epochs and options are chosen.
+    criteria: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    roles: Mapping[str, NamedRole] = field(default_factory=dict)  # roles of these networks
     learning_rate: float = 0.0
-    oracle: OracleRecord | None = None  # None if nobody watched
+    oracle: OracleRecord | None = None  # scores on clean labels; None if they were not recorded
     verdict: Verdict = Verdict.CONTINUE
-    status: Mapping[str, Any] = field(default_factory=dict)  # what the method says of itself
-    train_seconds: float = 0.0  # of the steps alone
-    seconds: float = 0.0
+    status: Mapping[str, Any] = field(default_factory=dict)  # what the method reports of itself
+    train_seconds: float = 0.0  # time of the optimiser steps only
+    seconds: float = 0.0  # time of the whole epoch
 
     @property
     def deployed(self) -> str:
         """The name of the deployed network."""
         return with_role(self.roles, NetworkRole.DEPLOYED) or "network"
 
+    @property
+    def remark(self) -> str:
+        """What the method says a reader of the scores must know; empty if nothing."""
+        return str(self.status.get("remark") or "")
+
+    @property
+    def in_words(self) -> str:
+        """The noisy score of every network and the stage of the method, for those who watch."""
+        scores = {
+            name: f"{100 * one.mean_average_precision:.1f}" for name, one in self.noisy.items()
+        }
+        if len(scores) > 1:
+            scores = {name: f"{self.roles[name].title} {one}" for name, one in scores.items()}
+        stage = self.status.get("stage")
+        return f"noisy mAP {', '.join(scores.values())}" + (f", {stage}" if stage else "")
+
     def noisy_of(self, role: NetworkRole) -> Summary | None:
-        """Validation scores on the observed labels of the network in this role."""
+        """Validation scores on observed labels of the network with this role, if there is one."""
         return self.noisy.get(with_role(self.roles, role) or "")
 
+    def criterion(self, name: str, network: str | None = None) -> float:
+        """The value of a criterion that chooses epochs and options; larger is better.
+
+        NaN if the version of adagc that wrote the line did not know it.
+
+        Args:
+            name: Name of the criterion.
+            network: Name of the network; the deployed one by default.
+        """
+        return self.criteria.get(network or self.deployed, {}).get(name, math.nan)
+
     def clean_of(self, role: NetworkRole) -> Summary | None:
-        """Validation scores on clean labels of the network in this role."""
-        seen = {} if self.oracle is None else self.oracle.validation
-        return seen.get(with_role(self.roles, role) or "")
+        """Validation scores on clean labels of the network with this role, if they are known."""
+        validation = {} if self.oracle is None else self.oracle.validation
+        return validation.get(with_role(self.roles, role) or "")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The values as a dictionary for JSON."""
         return {
             "format": FORMAT,
             "epoch": self.epoch,
             "losses": dict(self.losses),
             "noisy": {name: one.to_dict() for name, one in self.noisy.items()},
+            "criteria": {name: dict(values) for name, values in self.criteria.items()},
             "roles": roles_to_dict(self.roles),
             "learning_rate": self.learning_rate,
             **({} if self.oracle is None else {"oracle": self.oracle.to_dict()}),
@@ -156,7 +187,7 @@ class EpochRecord:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EpochRecord:
-        """The inverse of `to_dict`; whatever a line does not say but its epoch is empty."""
+        """The inverse of `to_dict`; all values but `epoch` have defaults for lines without them."""
         check_format(values, "a line of history.jsonl")
         oracle = values.get("oracle")
         noisy = {name: Summary.from_dict(one) for name, one in values.get("noisy", {}).items()}
@@ -166,6 +197,7 @@ class EpochRecord:
             epoch=int(values["epoch"]),
             losses=dict(values.get("losses", {})),
             noisy=noisy,
+            criteria=_criteria(values, noisy),
             roles=roles_of(values, names),
             learning_rate=float(values.get("learning_rate", 0.0)),
             oracle=watched,
@@ -176,21 +208,42 @@ class EpochRecord:
         )
 
 
-def parse_history(content: bytes, what: str) -> list[tuple[str, EpochRecord]]:
-    """The lines of history.jsonl and what they say, one per finished epoch.
+def _criteria(
+    values: Mapping[str, Any], noisy: Mapping[str, Summary]
+) -> dict[str, dict[str, float]]:
+    """The criteria by network; lines from before there were any have two of them as metrics."""
+    given = values.get("criteria")
+    if given is not None:
+        return {
+            network: {str(name): float(value) for name, value in one.items()}
+            for network, one in given.items()
+        }
+    return {
+        network: {"noisy-map": one.mean_average_precision, "rank": 1 - one["ranking_loss"]}
+        for network, one in noisy.items()
+    }
 
-    Only the last line may be cut off, where a run was killed while it wrote; it does not count.
+
+def parse_history(content: bytes, what: str) -> list[tuple[str, EpochRecord]]:
+    """The lines of history.jsonl, each as text and as a record.
+
+    A last line that is cut off, because the run was killed while writing it, is left out. Any other
+    damage raises AdagcError.
+
+    Args:
+        content: Content of the file.
+        what: Name of the file, for error messages.
     """
     lines = content.decode("utf-8", errors="replace").splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
     remedy = "remove that line, or choose another --out and train again"
-    found = []
+    records = []
     for number, line in enumerate(lines, 1):
         where = f"{what}, line {number},"
         try:
             values = json.loads(line)
         except json.JSONDecodeError as error:
             raise AdagcError(f"{where} is damaged ({error}): {remedy}") from None
-        found.append((line, parse(EpochRecord, values, where, remedy)))
-    return found
+        records.append((line, parse(EpochRecord, values, where, remedy)))
+    return records

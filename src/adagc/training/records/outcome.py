@@ -1,11 +1,13 @@
-"""What a run is made from and comes to: config.yaml, labels.json, model.json and scores.json."""
+"""Settings and results of a run: config.yaml, labels.json, model.json and scores.json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
+from adagc.errors import examples
 from adagc.labels import FlipRates
 from adagc.training.records.common import (
     FORMAT,
@@ -17,12 +19,14 @@ from adagc.training.records.common import (
 from adagc.types import NetworkRole, Scores, with_role
 
 Choice = Literal["last", "best"]
-_USUAL = 0.5  # the threshold that is written once; a model's own are written class by class
+# What a setting was before it existed; config.yaml of a run from that time does not name it.
+FORMER: Mapping[str, Any] = MappingProxyType({"select": "noisy-map"})
+_USUAL = 0.5  # default threshold; if all classes have it, it is written once, not per class
 
 
 @dataclass(frozen=True, eq=False)
 class TestedEpoch:
-    """Test scores of a network as it was after an epoch."""
+    """Test scores of a network with its weights after an epoch."""
 
     epoch: int
     scores: Scores
@@ -30,7 +34,7 @@ class TestedEpoch:
 
 @dataclass(frozen=True, eq=False)
 class TestedNetwork:
-    """A network at its last epoch and at its best one by noisy validation."""
+    """Test scores of a network: after the last epoch, and after its best by noisy validation."""
 
     role: NetworkRole
     title: str
@@ -39,49 +43,64 @@ class TestedNetwork:
 
 @dataclass(frozen=True, eq=False)
 class TestRecord:
-    """scores.json: scores on clean labels."""
+    """The content of scores.json: scores of all networks on clean labels."""
 
     split: str
     images: int
-    thresholds: tuple[float, ...]  # from which probability on a class counts as predicted
+    thresholds: tuple[float, ...]  # per class: probability from which on it is predicted
     classes: tuple[str, ...]
     method: str
     networks: Mapping[str, TestedNetwork]
+    other_data: bool = False  # tested on images that are not those of the run
 
     @property
     def threshold(self) -> float | None:
-        """The one that all classes share; None if they differ."""
+        """The threshold of all classes; None if classes have different ones."""
         return self.thresholds[0] if len(set(self.thresholds)) == 1 else None
 
     @property
     def own_thresholds(self) -> bool:
-        """Whether the model has others than the usual one."""
+        """Whether a class has another threshold than the default of 0.5."""
         return self.threshold != _USUAL
 
     def scores_of(self, role: NetworkRole, choice: Choice) -> Scores | None:
-        """Of the network in this role at this epoch, if there is one."""
+        """Scores of the network with this role after its last or best epoch; None without one."""
         name = with_role(self.networks, role)
-        at = None if name is None else self.networks[name].epochs.get(choice)
-        return None if at is None else at.scores
+        tested = None if name is None else self.networks[name].epochs.get(choice)
+        return None if tested is None else tested.scores
 
     @property
     def final(self) -> Scores | None:
-        """Those of the deployed network after the last epoch, which every headline is about."""
+        """Scores of the deployed network after the last epoch, the main result of a run."""
         return self.scores_of(NetworkRole.DEPLOYED, "last")
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Classes that no tested image contains, which the mean average precision leaves out."""
+        tested = (at.scores for one in self.networks.values() for at in one.epochs.values())
+        support = next((scores.per_class.support.tolist() for scores in tested), ())
+        return tuple(name for name, count in zip(self.classes, support, strict=False) if not count)
+
+    @property
+    def remark(self) -> str:
+        """A sentence that says which classes are left out; empty if none is."""
+        return fewer_classes(self.absent, len(self.classes))
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The values as a dictionary for JSON."""
         roles = {name: NamedRole(one.role, one.title) for name, one in self.networks.items()}
         return {
             "format": FORMAT,
             "split": self.split,
             "images": self.images,
+            **({"other_data": True} if self.other_data else {}),
             **(
                 {"thresholds": list(self.thresholds)}
                 if self.own_thresholds
                 else {"threshold": _USUAL}
             ),
             "classes": list(self.classes),
+            "absent": list(self.absent),  # for other readers; here it follows from the scores
             "method": self.method,
             "roles": roles_to_dict(roles),
             "networks": {
@@ -117,28 +136,48 @@ class TestRecord:
                 )
                 for name, choices in values["networks"].items()
             },
+            other_data=bool(values.get("other_data", False)),
         )
+
+
+def fewer_classes(absent: Sequence[str], total: int) -> str:
+    """A sentence about classes that no tested image contains; empty if there are none.
+
+    Args:
+        absent: Names of these classes.
+        total: Number of all classes.
+    """
+    if not absent:
+        return ""
+    return (
+        f"mAP is the mean over {total - len(absent)} of {total} classes: no tested image contains"
+        f" {examples(absent, 10)}. mF1, mPrec and mRec count these classes as 0."
+    )
 
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """What model.json says of the run that made the model, beside the model itself."""
+    """The part of model.json about the run in which the model was trained."""
 
     method: str
     best_epoch: Mapping[str, int]  # by network
     epochs: int
     training_seconds: float
     roles: Mapping[str, NamedRole]
+    remark: str = ""  # what the method says a reader of the scores must know
+    cpu_seconds: float | None = None  # None on a GPU, and in files of older versions
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The values as a dictionary for JSON."""
         return {
             "format": FORMAT,
             "method": self.method,
             "best_epoch": dict(self.best_epoch),
             "epochs": self.epochs,
             "training_seconds": self.training_seconds,
+            "cpu_seconds": self.cpu_seconds,
             "roles": roles_to_dict(self.roles),
+            "remark": self.remark,
         }
 
     @classmethod
@@ -152,43 +191,70 @@ class ModelRecord:
             epochs=int(values["epochs"]),
             training_seconds=float(values["training_seconds"]),
             roles=roles_of(values, best),
+            remark=str(values.get("remark", "")),
+            cpu_seconds=None if (used := values.get("cpu_seconds")) is None else float(used),
         )
 
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """How many images each split has, and how many of them no label names."""
+    """How many images serve for what, and how many of them have which labels.
 
-    train: int
-    val: int
+    Runs of older versions did not record all of it: those numbers are None.
+    """
+
+    train: int  # all of them with a positive label
+    val: int  # all of them with a positive label
     test: int
-    left_out: int
+    left_out: int  # training and validation images without a positive label
+    train_clean: int | None = None  # with clean labels, too
+    val_clean: int | None = None  # with clean labels, too
+    test_clean: int | None = None  # with clean labels
+    test_labelled: int | None = None  # with a positive label
+
+    @property
+    def sentence(self) -> str:
+        """What the images are for, and how many of them have which labels."""
+        return (
+            f"{self.train:,} images for training, {self.val:,} for validation, {self.test:,} for"
+            f" testing; {self.kinds}"
+        )
+
+    @property
+    def kinds(self) -> str:
+        """How many images for training / validation / testing have which labels."""
+        if self.test_labelled is None or self.test_clean is None:
+            return ""
+        return (
+            f"labelled: {self.train:,} / {self.val:,} / {self.test_labelled:,}; with clean labels:"
+            f" {self.train_clean:,} / {self.val_clean:,} / {self.test_clean:,}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class LabelSummary:
-    """labels.json: what was observed, and how far it is from the truth where that is known."""
+    """The content of labels.json: numbers about the observed labels and their errors, if known."""
 
     hash: str
     classes: tuple[str, ...]
     images: ImageCounts
-    observed_counts: tuple[int, ...]  # per class, of the training images
-    source: str | None = None
+    observed_counts: tuple[int, ...]  # positive labels of the training images, per class
+    source: str | None = None  # name of the file that the labels come from
     flip_rates: FlipRates | None = None
-    meta: Mapping[str, str] = field(default_factory=dict)  # what the label file says of itself
+    meta: Mapping[str, str] = field(default_factory=dict)  # further information in the label file
 
     @property
     def scheme(self) -> str | None:
-        """How the labels were simulated, where they were."""
+        """How the labels were simulated; None if they were not."""
         return self.meta.get("scheme")
 
     @property
     def seed(self) -> str | None:
-        """Of that simulation."""
+        """Seed of the simulation; None if the labels were not simulated."""
         return self.meta.get("seed")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """The values as a dictionary for JSON."""
         record: dict[str, Any] = {
             **self.meta,
             "format": FORMAT,
@@ -208,12 +274,11 @@ class LabelSummary:
         check_format(values, "labels.json")
         rates, images = values.get("flip_rates"), values["images"]
         own = {*cls.__dataclass_fields__, "format"}
+        counted = [key for key in ImageCounts.__dataclass_fields__ if images.get(key) is not None]
         return cls(
             hash=str(values["hash"]),
             classes=tuple(values["classes"]),
-            images=ImageCounts(
-                **{key: int(images[key]) for key in ImageCounts.__dataclass_fields__}
-            ),
+            images=ImageCounts(**{key: int(images[key]) for key in counted}),
             observed_counts=tuple(map(int, values["observed_counts"])),
             source=values.get("source"),
             flip_rates=None if rates is None else FlipRates.from_dict(rates),
@@ -223,10 +288,10 @@ class LabelSummary:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """config.yaml: the method with its options, and every other setting by its name.
+    """The content of config.yaml: the method with its options, and all other settings by name.
 
-    It has no format number of its own, because people write such files too: `adagc train --config`
-    reads it.
+    config.yaml has no format number, because `adagc train --config` reads such files and users
+    write them, too.
     """
 
     method: str
@@ -234,27 +299,32 @@ class RunSettings:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        """A setting, None if the run's version did not know it."""
+        """The value of a setting; None if the version that wrote the file did not know it."""
         return self.settings.get(name)
 
     @property
     def epochs(self) -> int:
-        """How many were asked for."""
+        """Number of epochs that the run was started for."""
         return int(self.settings["epochs"])
 
     @property
     def data(self) -> str:
-        """Kind of data set."""
+        """Kind of the data set, such as "folder"."""
         return str(self["data"] or "")
 
     @property
+    def select(self) -> str:
+        """Name of the criterion that chose the best epoch."""
+        return str(self["select"] or FORMER["select"])
+
+    @property
     def oracle(self) -> bool:
-        """Whether clean scores were to be recorded."""
+        """Whether scores on clean labels were recorded in every epoch."""
         return bool(self.settings.get("oracle", True))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSettings:
-        """From all settings, the method's own as a dictionary with its title."""
+        """Make it from the content of config.yaml, in which `method` is a title or a block."""
         check_format(values, "config.yaml")
         own = values.get("method", {})
         given = dict(own) if isinstance(own, Mapping) else {"title": own}

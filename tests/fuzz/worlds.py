@@ -1,0 +1,370 @@
+"""Folders, files and command lines as people have them, and as they are when something is wrong.
+
+A world is a folder with images, label files, a split, a configuration, an array and a finished
+run, and a command line that names them. At most three of these parts have flaws, so that commands
+get far before they meet one. All of it is drawn by hypothesis, which shrinks what fails to
+something small.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tifffile
+import yaml
+from hypothesis import strategies as st
+from PIL import Image
+
+CLASSES = ("field", "forest", "water")
+NAMES = ("a", "b c", "ü", "x,y", "deep/er/d", "e.v2", "F", "f", "007")
+SOUND_NAMES = tuple(f"{place}/{number}" for place in ("one", "two words") for number in range(15))
+COUNT = 30  # rows of an array
+
+# -- text that may stand where a value is expected ------------------------------------------------
+
+words = st.sampled_from(
+    ["", " ", "0", "1", "-1", "1e30", "nan", "inf", "true", "null", "a", "ü", "'", '"', "a,b", "[1",
+     "{", "../x", "field", "FIELD", "train", "\t", "1.0", "99999999999999999999", "label", "%"]
+)  # fmt: skip
+noise = st.binary(max_size=40)
+
+
+@st.composite
+def damaged(draw: Callable, sound: bytes, flawed: bool = True) -> bytes:
+    """Bytes that are nearly right: cut off, with bytes put in, taken out or doubled, or noise."""
+    if not flawed or not sound:
+        return sound
+    how = draw(st.sampled_from(["sound"] * 4 + ["cut", "insert", "drop", "double", "noise"]))
+    if how == "sound":
+        return sound
+    at = draw(st.integers(0, len(sound) - 1))
+    if how == "cut":
+        return sound[:at]
+    if how == "insert":
+        return sound[:at] + draw(noise) + sound[at:]
+    if how == "drop":
+        return sound[:at] + sound[at + draw(st.integers(1, 20)) :]
+    if how == "double":
+        return sound + sound[at:]
+    return draw(noise)
+
+
+# -- images ---------------------------------------------------------------------------------------
+
+
+@st.composite
+def image(draw: Callable, flawed: bool) -> tuple[str, bytes]:
+    """The suffix and content of an image file."""
+    kind = draw(st.sampled_from(["png", "jpg", "tif", "npy", *["txt"] * flawed]))
+    side = draw(st.sampled_from([8, 8, 8, 5, 1] if flawed else [8]))
+    bands = draw(st.sampled_from([1, 3, 3, 3, 4, 14] if flawed else [3]))
+    dtype = draw(st.sampled_from([np.uint8, np.uint8, np.uint16, np.float32, np.int16]))
+    rng = np.random.default_rng(draw(st.integers(0, 9)))
+    values = (rng.random((side, side, bands)) * 200).astype(dtype)
+    if dtype == np.float32 and flawed and draw(st.booleans()):
+        values[0, 0] = draw(st.sampled_from([np.nan, np.inf, -9999.0]))
+    target = io.BytesIO()
+    if kind == "tif":
+        colour = bands in (3, 4) and draw(st.booleans())
+        tifffile.imwrite(
+            target,
+            values if bands > 1 else values[..., 0],
+            photometric="rgb" if colour else "minisblack",
+            planarconfig="contig" if bands > 1 else None,
+        )
+    elif kind == "npy":
+        forms = [values.transpose(2, 0, 1), values[..., 0], values[None], values.ravel()]
+        np.save(target, draw(st.sampled_from(forms if flawed else forms[:1])))
+    elif kind == "txt":
+        target.write(b"not an image")
+    else:
+        whole = np.nan_to_num(values, posinf=0, neginf=0).clip(0, 255).astype(np.uint8)
+        shown = whole[..., :3] if bands >= 3 else whole[..., 0]
+        Image.fromarray(shown).save(target, {"png": "PNG", "jpg": "JPEG"}[kind])
+    return kind, draw(damaged(target.getvalue(), flawed))
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+@st.composite
+def label_file(draw: Callable, names: list[str], flawed: bool, *, clean: bool) -> bytes:
+    """A label file of one of the forms; with flaws some cells are not what they should be."""
+    form = draw(st.sampled_from(["wide", "cell", "tab"] if clean else ["single"] * 3 + ["wide"]))
+    used = [*names, *draw(st.lists(st.sampled_from(NAMES), max_size=flawed))]
+    cell = st.sampled_from(CLASSES)
+    value = st.sampled_from(["0", "1"])
+    if flawed:
+        cell, value = st.one_of(*[cell] * 9, words), st.one_of(*[value] * 9, words)
+    lines = []
+    if flawed and draw(st.integers(0, 9)) == 0:
+        lines.append(f"# {draw(words)}: {draw(words)}")
+    if form == "single":
+        lines.append("image,label")
+        lines += [f"{_quoted(name)},{draw(cell)}" for name in used]
+    elif form == "cell":
+        lines.append("image,labels")
+        several = st.lists(cell, min_size=1, max_size=3, unique=not flawed).map(";".join)
+        lines += [f"{_quoted(name)},{draw(several)}" for name in used]
+    else:
+        mark = "\t" if form == "tab" else ","
+        lines.append(mark.join(["image", *CLASSES]))
+        lines += [mark.join([_quoted(name), *(draw(value) for _ in CLASSES)]) for name in used]
+    end = draw(st.sampled_from(["\n", "\n", "\r\n"]))
+    odd = ["utf-16", "latin-1"] if flawed else []
+    encoding = draw(st.sampled_from(["utf-8"] * 5 + ["utf-8-sig", *odd]))
+    text = end.join(lines) + end
+    return draw(damaged(text.encode(encoding, errors="replace"), flawed))
+
+
+@st.composite
+def split_file(draw: Callable, names: list[str], flawed: bool) -> bytes:
+    """A file that says which image is for what."""
+    part = st.sampled_from(["train", "train", "val", "test"])
+    part = st.one_of(*[part] * 9, words) if flawed else part
+    lines = ["image,split", *(f"{_quoted(name)},{draw(part)}" for name in names)]
+    return draw(damaged("\n".join(lines).encode(), flawed))
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if "," in name else name
+
+
+SETTINGS = {
+    "learning_rate": 1e-3, "absent": "skip", "seed": 0, "split_seed": 1, "share": 0.9,
+    "dropout": 0.2, "average": 0.9, "bands": ["r", "g", "b"], "skip_unreadable": True,
+}  # fmt: skip
+
+
+@st.composite
+def config_file(draw: Callable, flawed: bool) -> bytes:
+    """YAML with settings of a run; with flaws some are wrong or unknown."""
+    strange = ["epohcs", "method", "base", "bench", "epochs"] if flawed else []
+    keys = draw(st.lists(st.sampled_from([*SETTINGS, *strange]), max_size=4))
+    anything = st.one_of(words, st.none(), st.integers(), st.floats(), st.lists(words), noise)
+    values = {
+        key: SETTINGS[key]
+        if key in SETTINGS and not (flawed and draw(st.booleans()))
+        else draw(anything)
+        for key in keys
+    }
+    return draw(damaged(yaml.dump(values, allow_unicode=True).encode(errors="replace"), flawed))
+
+
+@st.composite
+def array_file(draw: Callable, flawed: bool) -> bytes:
+    """Embeddings or images in one array; with flaws also arrays of things that are no numbers."""
+    odd = [(COUNT,), (0, 4), (COUNT, 0), (2, 2, 2)] if flawed else []
+    shape = draw(st.sampled_from([(COUNT, 5), (COUNT, 3, 8, 8), *odd]))
+    dtype = draw(st.sampled_from([np.float32, np.uint8, *([bool, complex] if flawed else [])]))
+    values = (np.random.default_rng(0).random(shape) * 9).astype(dtype)
+    if values.size and flawed and dtype == np.float32 and draw(st.booleans()):
+        values.flat[0] = draw(st.sampled_from([np.nan, np.inf]))
+    target = io.BytesIO()
+    if flawed and draw(st.integers(0, 4)) == 0:
+        np.save(target, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    else:
+        np.save(target, values)
+    return draw(damaged(target.getvalue(), flawed))
+
+
+# -- a world and a command line -------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """What to write before the command, and the command."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    run_damage: tuple[str, bytes | None] | None = None  # a file of the run, and what it becomes
+    command: list[str] = field(default_factory=list)
+
+    def write(self, place: Path, run: Path) -> None:
+        """Write everything into an empty folder; `run` is a finished run to copy."""
+        for name, content in self.files.items():
+            path = place / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for name, target in self.links.items():
+            path = place / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(target)
+        shutil.copytree(run, place / "run")
+        if self.run_damage is not None:
+            name, content = self.run_damage
+            if content is None:
+                (place / "run" / name).unlink()
+            else:
+                (place / "run" / name).write_bytes(content)
+
+
+RUN_FILES = (
+    "config.yaml", "split.csv", "labels.json", "history.jsonl", "model.json", "scores.json",
+    "model.safetensors", "predictions.safetensors", "inputs.json", "labels.csv",
+    "weights/network-last.safetensors",
+)  # fmt: skip
+
+
+PARTS = ("images", "labels", "truth", "split", "config", "array", "run", "links", "command")
+
+
+@st.composite
+def worlds(draw: Callable, run: Path) -> World:
+    """A world in which at most three parts have flaws."""
+    flaws = draw(st.sets(st.sampled_from(PARTS), max_size=3))
+    world = World()
+    flawed = "images" in flaws
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True)) if flawed else SOUND_NAMES
+    kind, content = draw(image(False))
+    given = []
+    for name in names:
+        if flawed and draw(st.integers(0, 3)) == 0:
+            kind, content = draw(image(True))
+        world.files[f"photos/{name}.{kind}"] = content
+        given.append(draw(st.sampled_from([name, f"{name}.{kind}"])) if flawed else name)
+    rows = [f"{row:05d}" for row in range(COUNT)]  # how the rows of an array are called
+    on_array = draw(st.integers(0, 3)) == 0
+    named = rows if on_array else given
+    world.files["labels.csv"] = draw(label_file(named, "labels" in flaws, clean=False))
+    world.files["truth.csv"] = draw(label_file(named, "truth" in flaws, clean=True))
+    world.files["split.csv"] = draw(split_file(named, "split" in flaws))
+    world.files["config.yaml"] = draw(config_file("config" in flaws))
+    world.files["array.npy"] = draw(array_file("array" in flaws))
+    world.files["empty/.keep"] = b""
+    if "links" in flaws:
+        target = draw(st.sampled_from([".", "..", "missing", "photos", "../photos", "../empty"]))
+        world.links["photos/link"] = target
+    if "run" in flaws:
+        name = draw(st.sampled_from(RUN_FILES))
+        sound = (run / name).read_bytes()
+        broken = damaged(sound)
+        if name.endswith(".json"):
+            broken = st.one_of(broken, st.just(_other_json(sound, draw)))
+        world.run_damage = name, draw(st.one_of(st.none(), broken))
+    world.command = draw(command_line("command" in flaws, on_array))
+    return world
+
+
+def _other_json(sound: bytes, draw: Callable) -> bytes:
+    """The same keys with another value for one of them."""
+    values = json.loads(sound)
+    if isinstance(values, dict) and values:
+        key = draw(st.sampled_from(sorted(values)))
+        values[key] = draw(st.one_of(st.none(), words, st.integers(), st.lists(words)))
+    return json.dumps(values).encode()
+
+
+PLACES = ("photos", "array.npy", "labels.csv", "missing", "empty", "run", "config.yaml", "photos/")
+TABLES = ("labels.csv", "truth.csv", "split.csv", "missing.csv", "photos", "array.npy")
+FILE = st.sampled_from(TABLES)
+PLACE = st.sampled_from(PLACES)
+
+
+@st.composite
+def command_line(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    """The words after `adagc`; without flaws they could all work."""
+    name = draw(st.sampled_from(["train"] * 4 + ["inspect", "simulate", "evaluate", *_LINES]))
+    line = _LINES[name](draw, flawed, on_array)
+    for _ in range(draw(st.integers(0, 2)) if flawed else 0):
+        how = draw(st.sampled_from(["value", "option", "drop", "swap"]))
+        at = draw(st.integers(0, max(len(line) - 1, 0)))
+        if how == "value":
+            line.insert(at, draw(words))
+        elif how == "option":
+            line += ["--" + draw(st.sampled_from(["json", "epohcs", "seed", "method", "debugg"]))]
+        elif how == "drop" and line:
+            del line[at]
+        elif line:
+            line[at] = draw(words)
+    return [name, *line]
+
+
+def _train(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    def or_else(right: str, *wrong: str) -> str:
+        return draw(st.sampled_from([right] * 4 + list(wrong) * flawed))
+
+    data = or_else("array" if on_array else "folder", "aid", "synthetic", "ucm", "array")
+    line = ["--data", data, "--root", or_else("array.npy" if on_array else "photos", *PLACES)]
+    if draw(st.integers(0, 3)):
+        line += ["--labels", or_else("labels.csv", *TABLES)]
+        if draw(st.booleans()):
+            line += ["--truth", or_else("truth.csv", *TABLES)]
+    else:
+        line += ["--scheme", "random", "--truth", or_else("truth.csv", *TABLES)]
+    if draw(st.integers(0, 3)) == 0:
+        line += ["--split", or_else("split.csv", *TABLES)]
+    if draw(st.integers(0, 2)) == 0:
+        line += ["--config", or_else("config.yaml", *TABLES)]
+    if draw(st.booleans()):
+        line += ["--skip-unreadable", "true"]
+    method = or_else(draw(st.sampled_from(["AN", "WAN", "AdaGC", "LL-R", "GT w/ BCE"])), "Nobody")
+    line += ["--epochs", "1", "--batch-size", "8", "--backbone", "auto" if on_array else SMALLEST]
+    line += [] if on_array else ["--size", "8", "--weights", "none"]
+    line += ["--scenes", "8"] if data == "synthetic" else []
+    line += ["--method", method, "--out", or_else("new", "run", "photos", "labels.csv")]
+    return line + draw(st.sampled_from([[], [], ["--resume"], ["--json"], ["--report", "false"]]))
+
+
+SMALLEST = "test_resnet"  # timm's own network for tests
+
+
+def _inspect(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    line = [draw(PLACE) if flawed else "array.npy" if on_array else "photos"]
+    for option, name in (("--labels", "labels.csv"), ("--truth", "truth.csv")):
+        if draw(st.booleans()):
+            line += [option, draw(FILE) if flawed else name]
+    more = [["--bands", "r", "g"]] if flawed else []
+    return line + draw(st.sampled_from([[], ["--json"], *more]))
+
+
+def _simulate(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    if not flawed:
+        return ["--truth", "truth.csv", "--out", "new.csv"]
+    line = ["--truth", draw(FILE), "--out", draw(st.sampled_from(["new.csv", *PLACES]))]
+    scheme = draw(st.sampled_from(["random", "random", "dominant", "none"]))
+    if scheme == "dominant":
+        line += ["--areas", draw(FILE)]
+    return [*line, "--scheme", scheme, "--seed", draw(st.sampled_from(["0", "1", "-1", "x"]))]
+
+
+def _on_run(*more: list[str]) -> Callable[..., list[str]]:
+    def line(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+        where = draw(st.sampled_from(["run"] * 6 + ["photos", "missing"] * flawed))
+        return [where, *draw(st.sampled_from([[], *more]))]
+
+    return line
+
+
+def _bench(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    scenarios = ["demo-random", *["folder", "config.yaml", "photos", "nosuch"] * flawed]
+    places = ["runs", *["photos", "labels.csv"] * flawed]
+    more = [[], ["--methods", "AN"], *[["--methods", "A N"], ["--seeds", "x"]] * flawed]
+    line = [draw(st.sampled_from(scenarios)), "--dry-run", "--out", draw(st.sampled_from(places))]
+    return line + draw(st.sampled_from(more))
+
+
+_LINES: dict[str, Callable[..., list[str]]] = {
+    "train": _train,
+    "inspect": _inspect,
+    "simulate": _simulate,
+    "evaluate": _on_run(["--split", "val"], ["--json"]),
+    "report": _on_run(["--against", "run"]),
+    "theory": _on_run(),
+    "bench": _bench,
+    "figures": lambda draw, *_: [
+        *("demo-random", "--out", "runs"),
+        *draw(st.sampled_from([[], ["--only", "gap"]])),
+    ],
+    "methods": lambda draw, *_: draw(st.sampled_from([[], ["AdaGC"], ["adagc"], ["Nobody"]])),
+    "datasets": lambda draw, *_: draw(st.sampled_from([[], ["--json"]])),
+    "text": lambda draw, *_: [
+        *("--classes", draw(st.sampled_from(["a, b", *TABLES])), "--out", "n.csv")
+    ],
+}
