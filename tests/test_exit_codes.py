@@ -239,10 +239,10 @@ ARRAY = ["train", "--data", "array", "--root", "embeddings.npy", "--out", "run"]
 LABELS = ["--labels", "one.csv"]
 WRONG = [
     ([*ARRAY, *LABELS, "--method", "AdaGCC"], "did you mean 'AdaGC'"),
-    ([*ARRAY, *LABELS, "--backbone", "reznet18"], "unknown backbone 'reznet18'; did you mean"),
+    ([*ARRAY, *LABELS, "--backbone", "reznet18"], "there is no backbone 'reznet18'; did you mean"),
     (
         [*TRAIN, "--backbone", "resnet5o", "--out", "run"],
-        "unknown backbone 'resnet5o'; did you mean",
+        "there is no backbone 'resnet5o'; did you mean",
     ),
     ([*TRAIN, "--backbone", "resnet18.a9_in1k", "--out", "run"], "has no weights 'a9_in1k'"),
     ([*TRAIN, "--weights", "regstry", "--out", "run"], "no weights at regstry: give"),
@@ -252,14 +252,14 @@ WRONG = [
     ([*ARRAY, *LABELS, "--method", "LCR", "--text", "nothing"], "--text nothing: there is no such"),
     ([*ARRAY[:3], "--root", "embedings.npy", *LABELS, "--out", "run"], "mean 'embeddings.npy'"),
     (["train", "--data", "folder", "--root", "nothing", *LABELS, "--out", "run"], "--root nothing"),
-    (["train", "--config", "bad.yaml", "--out", "run"], "unknown backbone 'reznet18'"),
+    (["train", "--config", "bad.yaml", "--out", "run"], "there is no backbone 'reznet18'"),
     (["train", "--data", "synthetic", "--labels", "nothing", "--out", "run"], "--labels nothing"),
     (["evaluate", "nothing"], "nothing does not exist: give the folder of a run"),
     (["report", "nothing"], "nothing does not exist: give the folder of a run"),
     (["theory", "nothing"], "nothing does not exist: give the folder of a run"),
     (["inspect", "nothing"], "ROOT nothing: there is no such file or folder"),
     (["inspect", "embeddings.npy", "--labels", "nothing"], "--labels nothing: there is no such"),
-    (["inspect", "embeddings.npy", "--pretrained", "resnet5o"], "unknown backbone"),
+    (["inspect", "embeddings.npy", "--pretrained", "resnet5o"], "there is no backbone 'resnet5o'"),
     (["simulate", "--truth", "nothing", "--out", "x.csv"], "--truth nothing: there is no such"),
     (
         ["simulate", "--truth", "truth.csv", "--scheme", "dominant", "--areas", "no", "--out", "x"],

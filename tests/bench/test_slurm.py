@@ -149,7 +149,7 @@ def test_jobs_interrupted_on_a_cluster_end_as_on_this_machine(slurm, tmp_path, c
         bad.folder: "failed",
         killed.folder: "finished",
         cancelled.folder: "failed",
-    }
+    }, {event.job.name: event.text for event in again.events if event.text}
     assert "no_such_net" in again.text(bad)
     assert f"{submitted[key_of(cancelled)]} (CANCELLED)" in again.text(cancelled)
     assert Path(again.text(cancelled).rpartition(" ")[2]).is_file()  # the log

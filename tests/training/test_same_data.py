@@ -171,7 +171,7 @@ def test_bad_values_that_are_mended_before_an_epoch_is_finished(arrays):
     path = arrays / "embeddings.npy"
     good = np.load(path)
     bad = good.copy()
-    bad[:20] = np.nan
+    bad[:20] = np.inf
     np.save(path, bad)
     config = RunConfig(
         data="array", root=str(path), labels=str(arrays / "one.csv"), clip=1.0,
@@ -184,7 +184,7 @@ def test_bad_values_that_are_mended_before_an_epoch_is_finished(arrays):
     fresh = train(config, AssumeNegative(), arrays / "fresh")
     assert again.read_json("scores.json") == fresh.read_json("scores.json")
     assert again.inputs == fresh.inputs
-    np.save(path, bad)
+    np.save(path, good + 1)
     with pytest.raises(UsageError, match="restore it, or train anew with another --out"):
         train(config, AssumeNegative(), arrays / "run", resume=True)
 
