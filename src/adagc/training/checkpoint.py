@@ -5,7 +5,9 @@ A checkpoint is replaced completely or stays as it was, and reading one never ru
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any, BinaryIO
 
 import torch
@@ -17,7 +19,7 @@ from adagc.training.folders import Folder
 def save(folder: Folder, name: str, state: dict[str, Any]) -> None:
     """Write a dictionary of tensors and plain values into a file of this folder."""
     with folder.replacing(name) as target:
-        torch.save(state, target)
+        _undisturbed(lambda: torch.save(state, target))
 
 
 def load(path: Path | BinaryIO, device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -35,3 +37,29 @@ def load(path: Path | BinaryIO, device: torch.device | str = "cpu") -> dict[str,
             f"{path} cannot be read as a checkpoint ({reason}): delete it and start again"
         ) from error
     return state
+
+
+def _undisturbed(work: Callable[[], None]) -> None:
+    """Call a function that a signal must not interrupt; if one comes, its exception is raised after.
+
+    Torch calls the file's `write` from compiled code, which would turn the end of the process
+    (Ctrl-C, the time limit of a cluster) into an error of the checkpoint. Signals are answered in
+    the main thread, so the function is called in another one.
+    """
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=call)
+    try:
+        thread.start()
+        thread.join()
+    finally:
+        if thread.ident is not None:  # it was started; the signal may have come just then
+            thread.join()
+    if errors:
+        raise errors[0]
