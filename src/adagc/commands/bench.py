@@ -96,7 +96,8 @@ def bench(argv: list[str]) -> None:
 
         for written in tables:
             scenario, place = written.scenario, Path(options.pack) / written.scenario.name
-            pack(scenario, written.results, place, [judged_view(options, [scenario])])
+            judge = judged_view(options, [scenario])
+            pack(scenario, written.results, place, [judge, judge.at_other_epoch])
     if options.json:
         print_json({written.scenario.name: written.to_dict() for written in tables})
     else:
