@@ -140,9 +140,9 @@ def _packed(result: Result, job: Job, wanted: Sequence[View]) -> Iterable[tuple[
     arrays = load_arrays(raw)
     kept = {f"{view.of(result.networks)}-{view.choice}" for view in wanted}
     order = {name: ranks_of(arrays[name]) for name in sorted(kept & arrays.keys())}
-    if _CLEAN in arrays:
-        order[_CLEAN] = arrays[_CLEAN]
-    yield _ORDER, save_arrays(order)
+    if order:
+        clean = {_CLEAN: arrays[_CLEAN]} if _CLEAN in arrays else {}
+        yield _ORDER, save_arrays({**order, **clean})
     digests = {"file": hashlib.sha256(raw).hexdigest()}
     digests |= {
         name: hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()

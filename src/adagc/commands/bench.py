@@ -57,10 +57,8 @@ def bench(argv: list[str]) -> None:
     )
     add_judge(parser)
     add_out(parser)
-    parser.option(
-        "pack",
-        str | None,
-        None,
+    _add_pack(
+        parser,
         "Folder to write the results to as small files, which adagc tables reads: settings,"
         " histories, scores and rankings of all runs, without their weights.",
     )
@@ -141,6 +139,11 @@ def tables(argv: list[str]) -> None:
             _show(written)
 
 
+def _add_pack(parser: Parser, about: str) -> None:
+    """The option --pack."""
+    parser.option("pack", str | None, None, about)
+
+
 def _show(written: Written) -> None:
     """Print the first table and the recommendation."""
     from adagc import console
@@ -161,6 +164,11 @@ def ablate(argv: list[str]) -> None:
         " paper), weight, patience, memory-momentum, balance; all by default.",
     )
     add_out(parser)
+    _add_pack(
+        parser,
+        "Folder to write the results to as small files, in a folder for each scenario and study:"
+        " settings, histories and scores of all runs, without their weights.",
+    )
     add_changes(parser)
     _add_running(parser)
     options = parser.parse(argv)
@@ -186,6 +194,12 @@ def ablate(argv: list[str]) -> None:
         for scenario, chosen in planned
         for study, group in chosen.items()
     ]
+    if options.pack is not None:
+        from adagc.bench.packs import pack
+
+        for written in studies:
+            place = Path(options.pack) / written.scenario.name / written.stem
+            pack(written.scenario, written.results, place, views=())
     if options.json:
         print_json([written.to_dict() for written in studies])
     else:
