@@ -110,7 +110,12 @@ def bench(argv: list[str]) -> None:
 def tables(argv: list[str]) -> None:
     """Print the tables and the recommendation of published results."""
     parser = make_parser("tables", tables, "adagc tables docs/results/data/aid-features")
-    parser.positional("packs", list[str], "Folders that adagc bench --pack wrote.")
+    parser.positional(
+        "packs",
+        list[str],
+        "Folders that adagc bench --pack wrote. Methods are compared as in that bench, unless"
+        " --judge says otherwise.",
+    )
     add_judge(parser)
     parser.option(
         "out", str | None, None, "Folder to write the tables to, in a folder for each scenario."
@@ -118,7 +123,7 @@ def tables(argv: list[str]) -> None:
     add_json(parser)
     options = parser.parse(argv)
     quiet_start()
-    from adagc.bench.packs import unpack
+    from adagc.bench.packs import judge_of, unpack
     from adagc.compare.outputs import make_tables, write
     from adagc.paper import values
 
@@ -127,7 +132,8 @@ def tables(argv: list[str]) -> None:
         scenario, results = unpack(Path(folder))
         published = None if scenario.paper is None else values.values(scenario.paper)
         place = Path(options.out or folder) / scenario.name
-        judge = judged_view(options, [scenario])
+        judge = None if options.judge else judge_of(Path(folder))
+        judge = judge or judged_view(options, [scenario])
         made.append(make_tables(scenario, results, place, published, judge=judge))
     if options.out is not None:
         for written in made:

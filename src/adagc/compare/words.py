@@ -74,9 +74,7 @@ def _first(found: Recommendation, lead: Difference) -> str:
     many = f", corrected for comparing {found.compared} methods" if found.compared > 2 else ""
     # Two that never met in a seed are compared through others that met both.
     seeds = f"{lead.seeds} seed{'s' * (lead.seeds > 1)}" if lead.seeds else "seeds of others"
-    basis = (
-        f"{found.view.networks}; 95 % interval over {seeds} and {lead.images} test images{many}"
-    )
+    basis = f"{found.view.networks}; 95 % interval over {seeds} and {lead.images} test images{many}"
     if found.recommended:
         return (
             f"Use {found.leader}: it leads by {points(lead)} mAP over {found.runner_up} ({basis})"
