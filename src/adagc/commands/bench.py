@@ -113,10 +113,9 @@ def tables(argv: list[str]) -> None:
     parser.positional(
         "packs",
         list[str],
-        "Folders that adagc bench --pack wrote. Methods are compared as in that bench, unless"
-        " --judge says otherwise.",
+        "Folders that adagc bench --pack wrote.",
     )
-    add_judge(parser)
+    add_judge(parser, "as in the bench")
     parser.option(
         "out", str | None, None, "Folder to write the tables to, in a folder for each scenario."
     )
@@ -271,8 +270,15 @@ def add_out(parser: Parser) -> None:
     parser.option("out", str, RUNS, "Folder of runs to write; runs of all scenarios may share one.")
 
 
-def add_judge(parser: Parser) -> None:
-    """Add the option --judge, the view in which methods are compared; see `judged_view`."""
+def add_judge(
+    parser: Parser, usual: str = "averaged-last (network-last if the scenario says average: null)"
+) -> None:
+    """Add the option --judge, the view in which methods are compared; see `judged_view`.
+
+    Args:
+        parser: The parser of a command.
+        usual: What happens without the option, for its explanation.
+    """
     from adagc.training.views import ViewName
 
     parser.option(
@@ -280,8 +286,8 @@ def add_judge(parser: Parser) -> None:
         ViewName | None,
         None,
         "What is compared, of every method alike: the averaged or the trained network, after the"
-        " last epoch or the best by noisy validation. By default averaged-last (network-last if"
-        " the scenario says average: null). Files of tables hold all four.",
+        f" last epoch or the best by noisy validation. By default {usual}. Files of tables hold all"
+        " four.",
     )
 
 
