@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -215,6 +216,36 @@ def test_messages_and_tuned_options_name_no_place_either(made, tmp_path):
     assert (again[1].failed, again[1].unsuited) == ({"AdaGC": [said]}, {"LCR": [said]})
     assert again[0].tuned == "tuned"
     assert "somebody" not in (tmp_path / "pack.json").read_text()
+
+
+def test_a_pack_without_predictions_has_tables_and_says_why_nothing_is_recommended(made, tmp_path):
+    results, folder = made
+    pack(unpack(folder)[0], results, tmp_path, views=())
+    again = unpack(tmp_path)[1]
+    view = KEPT[0]
+    assert render.markdown(tables.build(again, view=view)) == render.markdown(
+        tables.build(results, view=view)
+    )
+    said = "There is no recommendation yet: this pack has no predictions of test images, which"
+    assert recommend(again, view).sentence.startswith(said)
+
+
+def test_an_order_that_contradicts_the_scores_is_noticed(made, tmp_path):
+    """The table shows the scores, and the recommendation is made from the order."""
+    shutil.copytree(made[1], tmp_path / "copy")
+    path = tmp_path / "copy" / "an.zip"
+    with zipfile.ZipFile(path) as file:
+        files = {name: file.read(name) for name in file.namelist()}
+    files["seed1/order.safetensors"] = files["seed0/order.safetensors"]
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    found = recommend(unpack(tmp_path / "copy")[1], KEPT[0])
+    assert re.search(
+        r"yet: AN, seed 1, has predictions with another mAP \(\S+\) than its scores \(\S+\): pack"
+        r" the results again",
+        found.sentence,
+    )
 
 
 def test_tables_are_judged_as_the_bench_was(made, tmp_path, capsys):
