@@ -24,6 +24,7 @@ from adagc.compare.recommendation import recommend
 from adagc.errors import AdagcError
 from adagc.metrics.exact import average_precision
 from adagc.training.views import VIEWS
+from fake_results import with_told
 from tiny import write_scenario
 
 KEPT = [VIEWS["averaged-best"]]
@@ -246,6 +247,15 @@ def test_an_order_that_contradicts_the_scores_is_noticed(made, tmp_path):
         r" the results again",
         found.sentence,
     )
+
+
+def test_runs_that_were_told_stay_marked(made, tmp_path):
+    results, folder = made
+    told = with_told(results, "WAN", "weight")
+    pack(unpack(folder)[0], told, tmp_path, KEPT)
+    again = unpack(tmp_path)[1]
+    assert again.told("WAN") == ("weight",)
+    assert "WANᵃ" in render.markdown(tables.build(again, view=KEPT[0]))
 
 
 def test_tables_are_judged_as_the_bench_was(made, tmp_path, capsys):
