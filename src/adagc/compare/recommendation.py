@@ -59,7 +59,7 @@ class Recommendation:
     def recommended(self) -> str:
         """The method to use; empty if the runs do not show that one is the best."""
         lead = self.lead
-        sure = lead is not None and lead.rests_on_seeds and lead.low > 0 and not self.level
+        sure = lead is not None and lead.rests_on_seeds and lead.low > 0
         return self.leader if sure else ""
 
     @property
