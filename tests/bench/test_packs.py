@@ -88,7 +88,9 @@ def test_histories_settings_and_the_environment_are_kept(made):
     ):
         assert after.run.history == before.run.history
         assert after.run.settings.options == before.run.settings.options
-        assert after.run.read_json("environment.json")["git"]
+        known = after.run.read_json("environment.json")
+        assert known == before.run.read_json("environment.json")
+        assert {"git", "packages", "threads"} <= known.keys()
         digests = after.run.read_json("predictions.sha256.json")
         assert {"file", "network-last", "averaged-best"} <= digests.keys()
 
