@@ -121,10 +121,11 @@ bench-features: $(READY)
 pages: $(READY)
 	@$(BIN)/python experiments/pages.py
 
-# What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
-DEBIAN := slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount
+# What tests of the cluster path, of the LaTeX tables and of commits run; without it they skip.
+DEBIAN := git slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount
 system-deps:
-	@if command -v sbatch >/dev/null && command -v munged >/dev/null && command -v pdflatex >/dev/null; \
+	@if command -v git >/dev/null && command -v sbatch >/dev/null && command -v munged >/dev/null \
+	    && command -v pdflatex >/dev/null; \
 	then echo "system packages are there"; \
 	elif ! command -v apt-get >/dev/null; then \
 	    echo "no apt-get here: install Slurm, munge and pdflatex to run all tests" >&2; \

@@ -110,15 +110,19 @@ def bench(argv: list[str]) -> None:
 def tables(argv: list[str]) -> None:
     """Print the tables and the recommendation of published results."""
     parser = make_parser("tables", tables, "adagc tables docs/results/data/aid-features")
-    parser.positional("packs", list[str], "Folders that adagc bench --pack wrote.")
-    add_judge(parser)
+    parser.positional(
+        "packs",
+        list[str],
+        "Folders that adagc bench --pack wrote.",
+    )
+    add_judge(parser, "as in the bench")
     parser.option(
         "out", str | None, None, "Folder to write the tables to, in a folder for each scenario."
     )
     add_json(parser)
     options = parser.parse(argv)
     quiet_start()
-    from adagc.bench.packs import unpack
+    from adagc.bench.packs import judge_of, unpack
     from adagc.compare.outputs import make_tables, write
     from adagc.paper import values
 
@@ -127,7 +131,8 @@ def tables(argv: list[str]) -> None:
         scenario, results = unpack(Path(folder))
         published = None if scenario.paper is None else values.values(scenario.paper)
         place = Path(options.out or folder) / scenario.name
-        judge = judged_view(options, [scenario])
+        judge = None if options.judge else judge_of(Path(folder))
+        judge = judge or judged_view(options, [scenario])
         made.append(make_tables(scenario, results, place, published, judge=judge))
     if options.out is not None:
         for written in made:
@@ -265,8 +270,15 @@ def add_out(parser: Parser) -> None:
     parser.option("out", str, RUNS, "Folder of runs to write; runs of all scenarios may share one.")
 
 
-def add_judge(parser: Parser) -> None:
-    """Add the option --judge, the view in which methods are compared; see `judged_view`."""
+def add_judge(
+    parser: Parser, usual: str = "averaged-last (network-last if the scenario says average: null)"
+) -> None:
+    """Add the option --judge, the view in which methods are compared; see `judged_view`.
+
+    Args:
+        parser: The parser of a command.
+        usual: What happens without the option, for its explanation.
+    """
     from adagc.training.views import ViewName
 
     parser.option(
@@ -274,8 +286,8 @@ def add_judge(parser: Parser) -> None:
         ViewName | None,
         None,
         "What is compared, of every method alike: the averaged or the trained network, after the"
-        " last epoch or the best by noisy validation. By default averaged-last (network-last if"
-        " the scenario says average: null). Files of tables hold all four.",
+        f" last epoch or the best by noisy validation. By default {usual}. Files of tables hold all"
+        " four.",
     )
 
 
