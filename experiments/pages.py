@@ -45,7 +45,7 @@ DATA = RESULTS / "data"
 TEMPLATES = RESULTS / "templates"
 README = ROOT / "README.md"
 # Not yet made from records: speed.md is what benchmarks printed.
-BY_HAND = ("speed.md", "aid.md", "demo.md", "ablations.md")
+BY_HAND = ("speed.md", "demo.md", "ablations.md")
 BEGIN, END = "<!-- written by make pages -->", "<!-- end -->"
 
 WIDTH = 112
@@ -126,7 +126,7 @@ class Pack:
     def triggered(self) -> list[tuple[int, int, bool]]:
         """Seed, epoch after which calibration began, and whether it was forced, of AdaGC's runs."""
         return [
-            (run.seed, status["triggered_after"], "forced" in run.remark)
+            (run.seed, status["triggered_after"], "by force" in run.remark)
             for run in self.results.of("AdaGC")
             if "triggered_after" in (status := run.run.history[-1].status)
         ]
@@ -181,6 +181,15 @@ class Lines:
         scale = METRICS[key].scale
         return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch))
 
+    @property
+    def hours(self) -> float:
+        """Time on the clock of all runs together."""
+        return sum(float(run["seconds"]) for run in self.runs) / 3600
+
+    def triggered(self, method: str) -> list[int]:
+        """Epochs after which the second stage began, by seed."""
+        return [run["status"]["triggered_after"] for run in self.runs if run["method"] == method]
+
     def table(self) -> str:
         """Mean and unbiased deviation over seeds of every method, network and choice of epoch."""
         metrics = [METRICS[HEADINGS[name]] for name in ("mAP", "mF1", "mPrec", "mRec", "OA")]
@@ -202,6 +211,54 @@ class Lines:
                     about = (title, network, epoch, str(len(runs)))
                     lines.append(f"| {' | '.join((*about, *cells))} |")
         return "\n".join(lines)
+
+
+class Tuning:
+    """What `adagc tune SCENARIO --json` printed."""
+
+    def __init__(self, name: str) -> None:
+        record = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+        self.studies = {study["method"]: study for study in record["studies"]}
+        self.correlation: Mapping[str, float] = record["correlation"]  # over all methods
+
+    @property
+    def trials(self) -> int:
+        """Number of trials of all methods."""
+        return sum(len(study["trials"]) for study in self.studies.values())
+
+    def of(self, title: str) -> float:
+        """Spearman's correlation of the criterion and clean test mAP over a method's trials."""
+        return float(self.studies[title]["correlation_in_hindsight"]["test"])
+
+    def table(self) -> str:
+        """What was chosen for every method, and how good that was in hindsight."""
+        lines = [
+            "| method | trials | chosen | within 0.5 of it | rank correlation | clean mAP lost |",
+            "|---|---:|---|---:|---:|---:|",
+        ]
+        for title, study in self.studies.items():
+            chosen = ", ".join(
+                f"{name.replace('_', ' ')} {value:g}" if type(value) is float else f"{name} {value}"
+                for name, value in study["best"]["options"].items()
+            )
+            hindsight = study["correlation_in_hindsight"]
+            cells = (
+                title,
+                str(len(study["trials"])),
+                chosen,
+                str(study["flatness"]["near"]),
+                two(hindsight["test"]),
+                two(100 * hindsight["lost"]),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    @property
+    def lost(self) -> float:
+        """Mean over methods of the clean mAP that the choice costs, in points."""
+        return statistics.fmean(
+            100 * study["correlation_in_hindsight"]["lost"] for study in self.studies.values()
+        )
 
 
 def spread(values: Sequence[float], decimals: int = 2) -> str:
@@ -287,6 +344,7 @@ def environment() -> jinja2.Environment:
     found.globals |= {
         "pack": cache(Pack),
         "lines": cache(Lines),
+        "tuning": cache(Tuning),
         "selection": cache(Selection),
         "fidelity": fidelity,
         "min": min,
