@@ -38,6 +38,7 @@ from adagc.training.views import VIEWS
 sys.path.insert(0, str(Path(__file__).parent))
 import fidelity
 import selection
+import views
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -347,6 +348,7 @@ def environment() -> jinja2.Environment:
         "tuning": cache(Tuning),
         "selection": cache(Selection),
         "fidelity": fidelity,
+        "views": views,
         "min": min,
         "max": max,
     }
@@ -375,16 +377,30 @@ class Selection:
             r.cost for r in self.found if (r.data, r.question, r.by) == (data, question, by)
         )
 
+    def chosen(self, data: str, network: str, by: str) -> float:
+        """Mean epoch that a criterion chooses in whole runs; by "test" the best in hindsight."""
+        runs = [line for line in self.lines if (line["data"], line["kind"]) == (data, "run")]
+        values = [line["networks"][network][by] for line in runs]
+        return statistics.fmean(1 + one.index(max(one)) for one in values)
+
+    def of_network(self, data: str, network: str, by: str) -> float:
+        """Mean regret of choosing the epoch, for the trained or for the averaged network."""
+        return statistics.fmean(
+            r.cost
+            for r in self.found
+            if (r.data, r.question, r.by) == (data, "epoch", by) and r.case.endswith(network)
+        )
+
     def differences(self, criterion: str, other: str) -> str:
         """How much less one criterion loses than another, by data and question, as a list."""
         text = selection.differences(self.found, criterion, other)
         return "\n".join(f"- {line}" for line in text.splitlines())
 
 
-def pages() -> Iterator[tuple[Path, str]]:
+def pages(names: str = "*.md") -> Iterator[tuple[Path, str]]:
     """Every page and what it should say; README.md with the results between its two marks."""
     templates = environment()
-    for path in sorted(TEMPLATES.glob("*.md")):
+    for path in sorted(TEMPLATES.glob(names)):
         check_numbers(path)
         text = reflowed(templates.get_template(path.name).render())
         if path.name == README.name:

@@ -1,6 +1,6 @@
 """Which view of the runs is the most certain one: the reasons for `adagc.training.views.DEFAULT`.
 
-Test mAP in the four views, from the published tables: the mean over methods, the deviation over
+Test mAP in the four views, from the published packs: the mean over methods, the deviation over
 seeds pooled over methods, and for how many methods a view is the best of the four. Methods that
 train with clean labels are left out, and so is the one that this project proposes: a view must not
 be chosen because it flatters.
@@ -10,80 +10,68 @@ be chosen because it flatters.
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import statistics
 from pathlib import Path
 
-from adagc.methods import outlines
+from adagc.bench.packs import unpack
+from adagc.bench.results import Results
+from adagc.methods import outline
 from adagc.training.views import VIEWS
 
 DATA = Path(__file__).parents[1] / "docs" / "results" / "data"
-KEY = "mean_average_precision"
-Cells = dict[str, dict[str, tuple[float, float | None]]]  # method -> view -> mean, deviation
+Cells = dict[str, dict[str, list[float]]]  # row -> view -> mAP of every run, in per cent
 
 
-def from_runs(path: Path) -> Cells:
-    """Means over the runs in a file with one run per line."""
-    values: dict[str, dict[str, list[float]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)
-        for view in VIEWS.values():
-            tested = run["networks"].get(view.word)
-            if tested is not None:
-                row = values.setdefault(run["method"], {})
-                row.setdefault(view.name, []).append(100 * tested[view.choice][KEY])
-    return {
-        method: {
-            view: (statistics.fmean(own), statistics.stdev(own) if len(own) > 1 else None)
-            for view, own in row.items()
-        }
-        for method, row in values.items()
-    }
-
-
-def from_table(path: Path) -> Cells:
-    """The means of a table that `adagc bench` wrote."""
-    cells: Cells = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            if line["metric"] == KEY and line["mean"] and line["label"] == line["method"]:
-                spread = float(line["deviation"]) if line["deviation"] else None
-                row = cells.setdefault(line["method"], {})
-                row[f"{line['network']}-{line['epoch']}"] = (float(line["mean"]), spread)
-    return cells
-
-
-def summary(cells: Cells) -> tuple[int, dict[str, tuple[float, float, int]]]:
-    """Number of methods; by view the mean, the pooled deviation and how often it is the best."""
-    known = outlines()
-    rows = {
-        method: row
-        for method, row in cells.items()
-        if "truth" not in known[method].needs and known[method].family != "Proposed"
-        if row.keys() >= VIEWS.keys()
-    }
+def cells(results: Results) -> Cells:
+    """The rows that count, with the mAP of their runs in every view."""
     found = {}
-    for view in VIEWS:
-        spreads = [row[view][1] for row in rows.values()]
-        known_spreads = [spread for spread in spreads if spread is not None]
-        found[view] = (
-            statistics.fmean(row[view][0] for row in rows.values()),
-            math.sqrt(statistics.fmean(spread**2 for spread in known_spreads)),
-            sum(max(row, key=lambda name: row[name][0]) == view for row in rows.values()),
+    for label in results.labels:
+        method = outline(results.method(label))
+        if "truth" in method.needs or method.family == "Proposed":
+            continue
+        row = {
+            name: [
+                100 * scores.mean_average_precision
+                for run in results.of(label)
+                if (scores := view.scores(run.networks)) is not None
+            ]
+            for name, view in VIEWS.items()
+        }
+        if all(row.values()):
+            found[label] = row
+    return found
+
+
+def summary(rows: Cells) -> dict[str, tuple[float, float, int]]:
+    """By view: the mean, the pooled deviation over seeds, and for how many rows it is the best."""
+    means = {
+        label: {view: statistics.fmean(values) for view, values in row.items()}
+        for label, row in rows.items()
+    }
+    return {
+        view: (
+            statistics.fmean(row[view] for row in means.values()),
+            math.sqrt(statistics.fmean(statistics.variance(row[view]) for row in rows.values())),
+            sum(max(row, key=lambda name: row[name]) == view for row in means.values()),
         )
-    return len(rows), found
+        for view in VIEWS
+    }
+
+
+def table() -> str:
+    """Markdown: one line per pack with at least ten methods and two seeds."""
+    lines = [f"| table | methods | {' | '.join(VIEWS)} |", f"|---|---|{'---|' * len(VIEWS)}"]
+    for path in sorted(DATA.glob("*/pack.json")):
+        scenario, results = unpack(path.parent)
+        rows = cells(results)
+        if len(rows) >= 10 and len({run.seed for run in results.finished}) > 1:
+            shown = [
+                f"{mean:.1f} ({dev:.2f}), {best}" for mean, dev, best in summary(rows).values()
+            ]
+            lines.append(f"| {scenario.title} | {len(rows)} | {' | '.join(shown)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    print(f"| table | methods | {' | '.join(VIEWS)} |")
-    print(f"|---|---|{'---|' * len(VIEWS)}")
-    for path in sorted([*DATA.glob("aid-*.jsonl"), *DATA.glob("*.csv")]):
-        cells = from_runs(path) if path.suffix == ".jsonl" and "choice" not in path.name else {}
-        cells = cells or (from_table(path) if path.suffix == ".csv" else {})
-        if not cells:
-            continue
-        count, found = summary(cells)
-        shown = [f"{mean:.1f} ({spread:.2f}), {best}" for mean, spread, best in found.values()]
-        print(f"| {path.stem} | {count} | {' | '.join(shown)} |")
+    print(table())

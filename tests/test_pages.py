@@ -42,7 +42,7 @@ def test_a_changed_record_changes_the_page(built, monkeypatch):
     lines[0]["networks"]["network"]["last"]["mean_average_precision"] += 0.01
     monkeypatch.setattr(fidelity, "recorded", lambda: lines)
     page = pages.RESULTS / "fidelity.md"
-    assert dict(pages.pages())[page] != built[page]
+    assert dict(pages.pages(page.name))[page] != built[page]
 
 
 @pytest.mark.parametrize(

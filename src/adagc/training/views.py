@@ -6,26 +6,18 @@ its weights over the steps), each after the last epoch and after the epoch that 
 chooses. A network that the trained one learns from is such an average already and stands beside
 averages.
 
-`DEFAULT` is the average after the last epoch. The reasons are taken from the six tables in
-docs/results/data; `python experiments/views.py` computes these numbers again, without methods that
-see clean labels and without the one that this project proposes:
+`DEFAULT` is the average after the last epoch. docs/results/selection.md has the numbers, which
+`python experiments/views.py` computes from all published tables, without methods that see clean
+labels and without the one that this project proposes:
 
-- Averages are better than the networks they are made of in all six tables: by 1.2 to 3.6 points of
-  mAP in the mean after the last epoch. A comparison without them measures in part which method
-  swings least from step to step.
-- The last epoch is more certain than the one that noisy validation (the mAP on observed labels)
-  chooses: the deviation over seeds is 0.5 to 1.1 against 0.8 to 2.1 points on AID, and 0.7 and 2.0
-  against 1.0 and 2.0 on the demo's scenes. On AID the same certainty with the chosen epoch takes
-  two to twenty times as many runs.
-- The last epoch treats methods alike. Noisy mAP counts rightly added labels as mistakes: by its
-  choice methods that leave out or correct large losses lose up to 2.3 points on AID, where methods
-  that memorise which labels are missing gain up to 2.5.
+- After the last epoch averages are better than the networks they are made of, and vary less between
+  seeds. A comparison without them measures in part which method swings least from step to step.
+- The last epoch treats methods alike: what chooses an epoch by observed labels may favour methods
+  that leave labels missing, as the mAP on these labels does.
 - Nothing has to be chosen, so it needs no validation labels. It is also what the paper does.
 
-Against it: in the mean over methods the chosen epoch is as good on AID (-0.5 to +0.2 points) and
-better on the demo's scenes (+0.6 and +1.6). Who stops training early should look at
-`averaged-best`. All four views are therefore in every file of tables. With another criterion for
-the epoch than noisy mAP the numbers have to be computed again.
+Against it: the chosen epoch is about as good with a criterion that suits missing labels. Who stops
+training early should look at `averaged-best`. All four views are therefore in every file of tables.
 """
 
 from __future__ import annotations
