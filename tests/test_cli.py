@@ -599,6 +599,17 @@ def test_maps_with_a_value_that_is_no_class(capsys, table, tmp_path):
     assert run(capsys, *words, "--ignore", "99")[0] == 0
 
 
+@pytest.mark.parametrize("name", ["a [red] run", "[/b]"])
+def test_brackets_in_names_are_printed_as_they_are(capsys, arrays, tmp_path, name):
+    out = tmp_path / name
+    code, said, _ = run(capsys, *train_words(arrays, out, "--method", "AN", "--report", "false"))
+    assert code == 0
+    assert f"Run folder: {out}" in said
+    code, said, err = run(capsys, "theory", out, "--out", tmp_path / "figures" / name)
+    assert (code, err) == (0, "")
+    assert str(tmp_path / "figures" / name / "theory.pdf") in said
+
+
 def test_out_that_is_a_file_is_refused(capsys, arrays, tmp_path):
     (tmp_path / "file").write_text("mine")
     code, _, err = run(capsys, *train_words(arrays, tmp_path / "file", "--method", "AN"))

@@ -174,7 +174,7 @@ def terminal() -> Console:
     """The stderr of this process; bars and log lines must share it, or they overwrite another."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def is_shown() -> bool:

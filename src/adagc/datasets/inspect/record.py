@@ -182,14 +182,14 @@ def render(inspection: Inspection) -> RenderableType:
 def _table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, shown: int = SHOWN
 ) -> RenderableType:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text  # prints a "[" in a name instead of reading it as markup
 
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows[:shown]:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     if len(rows) > shown:
         table.add_row(f"and {len(rows) - shown} more", *("" for _ in header[1:]))
     return table
