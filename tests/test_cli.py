@@ -625,3 +625,32 @@ def test_report_against_other_runs(capsys, arrays, tmp_path):
     code, out, _ = run(capsys, "report", tmp_path / "AN", "--against", tmp_path / "WAN", "--json")
     assert code == 0
     assert "WAN" in Path(json.loads(out)["report"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("epochs: 2\nseed: 1\nepochs: 3\n", ", line 3: epochs is set a second time; remove one"),
+        ("batch_size: 2\nbatch-size: 3\n", ", line 2: batch_size is set a second time"),
+        ("epochs: 2\n\tseed: 1\n", ", line 2, is not valid YAML (found character"),
+        ("labels: 2020-13-45\n", " is not valid YAML (month must be in 1..12)"),
+        ("seed: !!bool maybe\n", " is not valid YAML ('maybe')"),
+        ("[" * 3000 + "]" * 3000, " is nested too deeply"),
+        ("epochs: 2\n".encode("utf-16"), " is not text in UTF-8: save it as UTF-8"),
+        ("epochs: \0\n", " is not valid YAML (special characters are not allowed)"),
+    ],
+)
+def test_a_fault_of_a_yaml_file_is_told_by_its_line(capsys, tmp_path, text, said):
+    config = tmp_path / "c.yaml"
+    config.write_bytes(text if isinstance(text, bytes) else text.encode())
+    code, out, err = run(capsys, "train", "--config", config, "--out", tmp_path / "run")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{config}{said}" in err
+    assert "unicode string" not in err
+
+
+def test_names_in_yaml_files_may_have_dashes(tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("scheme: random\nbatch-size: 5\nmethod: {title: AdaGC, ramp-epochs: 3}\n")
+    order = parse_train(["--data", "synthetic", "--config", str(config), "--out", "x"])
+    assert (order.config.batch_size, order.options["ramp_epochs"]) == (5, 3)
