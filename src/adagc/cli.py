@@ -64,6 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (KeyboardInterrupt, _SigtermError) as signalled:
         ended = isinstance(signalled, _SigtermError)
+        # Python notes that Ctrl-C came while a text was executed (as some imports do), and would
+        # end by that signal although we have caught it: executing another text takes the note back.
+        exec("")
         text = f"{'ended by SIGTERM' if ended else 'interrupted'}{_continued(name)}"
         code = 143 if ended else 130
     except Exception as error:
@@ -87,6 +90,9 @@ def _run(arguments: Sequence[str]) -> None:
     name, *rest = arguments
     if name in _HELP:  # adagc help train
         name, rest = rest[0], ["--help"]
+        if name in _HELP:
+            print(_overview())
+            return
     if name not in COMMANDS:
         near = hint(name, COMMANDS) or "; adagc --help lists them"
         raise UsageError(f"there is no command {name!r}{near}")
