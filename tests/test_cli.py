@@ -654,3 +654,58 @@ def test_names_in_yaml_files_may_have_dashes(tmp_path):
     config.write_text("scheme: random\nbatch-size: 5\nmethod: {title: AdaGC, ramp-epochs: 3}\n")
     order = parse_train(["--data", "synthetic", "--config", str(config), "--out", "x"])
     assert (order.config.batch_size, order.options["ramp_epochs"]) == (5, 3)
+
+
+@pytest.mark.parametrize("flag", ["--jobs", "--format", "--foo"])
+def test_what_only_shares_its_dashes_is_not_suggested(capsys, flag):
+    code, _, err = run(capsys, "bench", "demo-random", flag, "2")
+    assert (code, "did you mean" in err) == (2, False)
+
+
+def test_help_of_help_is_the_overview(capsys):
+    assert run(capsys, "help", "help") == run(capsys, "--help")
+
+
+@pytest.mark.parametrize("value", [1e300, -1e39])
+def test_values_that_no_network_can_take_are_named(capsys, arrays, tmp_path, value):
+    root, _, _ = arrays
+    values = np.load(root).astype(np.float64)
+    values[3, 1] = value
+    np.save(root, values)
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "run"))
+    assert (code, (tmp_path / "run").exists()) == (1, False)
+    assert "1 of 64 images have infinite values, or values beyond 3.4e+38 (00003)" in err
+    assert "overflow" not in err
+    code, out, err = run(capsys, "inspect", root)
+    assert (code, err) == (0, "")
+    assert "values beyond 3.4e+38, with which training stops: 00003" in " ".join(out.split())
+
+
+def test_an_array_that_does_not_exist_is_called_so(capsys, tmp_path):
+    (tmp_path / "scenario.yaml").write_text("data: array\nroot: nowhere.npy\nscheme: random\n")
+    code, _, err = run(capsys, "bench", tmp_path, "--methods", "AN", "--dry-run")
+    assert (code, "--root nowhere.npy: there is no such file or folder" in err) == (2, True)
+
+
+def test_training_says_what_inspect_would_about_labels(capsys, arrays, tmp_path):
+    root, labels, truth = arrays
+    words = ["--method", "AN", "--report", "false", "--epochs", "1"]
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "good", *words))
+    assert (code, "warning" in err) == (0, False)
+    table = read_labels(truth)
+    never = np.where(table.values[:, 0] == 0, table.classes[0], "")
+    rows = [f"{image},{name}" for image, name in zip(table.images, never, strict=True)]
+    labels.write_text("\n".join(["image,label", *rows]))
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "wrong", *words))
+    assert (code, "labels (100%) contradict the truth, for example" in err) == (0, True)
+    rows = [f"{image},{'Forest' if i % 2 else 'forest'}" for i, image in enumerate(table.images)]
+    labels.write_text("\n".join(["image,label", *rows]))
+    alone = ["train", root, "--data", "array", "--labels", labels, *words]
+    code, _, err = run(capsys, *alone, "--out", tmp_path / "case")
+    assert "Forest and forest may be one class in different spellings" in err
+    labels.write_text(labels.read_text().replace("Forest", "forest"))
+    code, _, err = run(capsys, *alone, "--out", tmp_path / "single")
+    assert "forest is the only class; a classifier needs two or more" in err
+    np.save(root, np.ones_like(np.load(root)))
+    code, _, err = run(capsys, *alone, "--out", tmp_path / "same")
+    assert "every band is constant or has no value: there is nothing to learn from" in err

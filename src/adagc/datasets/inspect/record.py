@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adagc.datasets.inspect.edges import Suspect
 from adagc.datasets.inspect.labels import Labels
 from adagc.errors import examples
-from adagc.images.moments import BandStatistics
+from adagc.images.moments import LARGEST, BandStatistics
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,7 +96,10 @@ def _value_warnings(images: Images) -> list[str]:
     warnings = list(measured.notes)
     if images.infinite:
         n, names = len(images.infinite), examples(images.infinite)
-        warnings.append(f"{n} images have infinite values, with which training stops: {names}")
+        warnings.append(
+            f"{n} images have infinite values, or values beyond {LARGEST:.2g}, with which training"
+            f" stops: {names}"
+        )
     if images.missing:
         band = int(measured.missing.argmax())
         warnings.append(
