@@ -618,6 +618,41 @@ def test_out_that_is_a_file_is_refused(capsys, arrays, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "demo-random"),
+        ("ablate", "demo-random"),
+        ("tune", "demo-random", "--methods", "LL-R"),
+        ("figures", "demo-random"),
+        ("tables", "pack"),
+        ("theory", "run"),
+        ("demo",),
+        ("train", "--data", "synthetic", "--scheme", "random"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_begins_to_work_for_a_folder_that_cannot_be_made(capsys, tmp_path, words):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        code, _, err = run(capsys, *words, "--out", out)
+        assert (code, err.splitlines()) == (
+            2, [f"adagc {words[0]}: {tmp_path / 'file'} is a file: choose another --out"]
+        )  # fmt: skip
+    if words[0] != "figures":  # whose default is another folder
+        code, _, err = run(capsys, *words, "--out", "")
+        assert (code, "--out is empty: give a folder, or leave it out" in err) == (2, True)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_folder_is_checked_before_the_data_is_opened(capsys, arrays, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    arrays[0].write_bytes(b"not an array")
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "mine"))
+    assert (code, "is not empty and not a run: choose another --out" in err) == (2, True)
+
+
 def test_report_against_other_runs(capsys, arrays, tmp_path):
     for name in ("AN", "WAN"):
         words = train_words(arrays, tmp_path / name, "--method", name, "--report", "false")
