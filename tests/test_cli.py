@@ -744,3 +744,8 @@ def test_training_says_what_inspect_would_about_labels(capsys, arrays, tmp_path)
     np.save(root, np.ones_like(np.load(root)))
     code, _, err = run(capsys, *alone, "--out", tmp_path / "same")
     assert "every band is constant or has no value: there is nothing to learn from" in err
+
+
+def test_methods_with_a_comma_between_them_are_understood_as_such(capsys):
+    code, _, err = run(capsys, "bench", "demo-random", "--methods", "AN,WAN", "--dry-run")
+    assert (code, "no method 'AN,WAN'; separate names with blanks: AN WAN" in err) == (2, True)

@@ -115,7 +115,8 @@ def _explained(error: Exception, name: str) -> tuple[str, int]:
         return f"{lack}{_continued(name)}", 1
     if isinstance(error, UnicodeEncodeError):  # a file is to be written, in UTF-8
         near = error.object[: error.end].splitlines()[-1][-40:]
-        return f"{near!a} is not valid UTF-8: rename it, or try again with PYTHONUTF8=1", 1
+        again = ", or try again with PYTHONUTF8=1" * (sys.getfilesystemencoding() != "utf-8")
+        return f"the name {near!a} is not valid UTF-8: rename it{again}", 1
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror or error}", 1

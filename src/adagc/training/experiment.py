@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from adagc import ranks
+from adagc.atomic import encoded
 from adagc.datasets.collection import Collection
 from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UnsuitedError, UsageError
@@ -146,6 +147,7 @@ def _train(
     fresh = network_maker(config, images, collection.classes, observed.train, head)
     task = replace(task, fresh=fresh)
     network = fresh(config.seed)
+    encoded(split_text(collection))  # UnicodeEncodeError for a name that no file can hold
     # The folder is made only now that all settings are checked: a refused run leaves none behind.
     record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
     if out is None or ranks.rank() == 0:
