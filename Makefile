@@ -11,7 +11,7 @@ PYTEST := -m pytest -n auto --dist worksteal -q
 THREAD := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
 .PHONY: demo test test-bare test-wheel test-lowest test-slow check format lock bench bench-features \
-    fuzz mutation system-deps clean help
+    pages fuzz mutation system-deps clean help
 
 help:
 	@echo "make demo            compare methods on synthetic scenes with one label each, write a report"
@@ -30,6 +30,7 @@ help:
 	@echo
 	@echo "make bench           measure speed and memory, as ratios inside one run"
 	@echo "make bench-features  compare all methods on features of AID, five seeds (needs ADAGC_DATA)"
+	@echo "make pages           write docs/results and the results in README.md from their records"
 	@echo "make clean           remove the environments and what was built"
 
 # Rebuilt only when a dependency changes. The stamp comes last, so a broken set-up is repeated.
@@ -116,10 +117,15 @@ bench-features: $(READY)
 	@features=$$($(BIN)/python experiments/aid.py arrays --out runs/aid-arrays) && \
 	    ADAGC_FEATURES=$$features $(BIN)/adagc bench $(FEATURES) --out runs/bench --workers 2
 
-# What tests of the cluster path and of the LaTeX tables run; without it they skip and say so.
-DEBIAN := slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount
+# Every number that README.md and docs/results quote, from docs/results/data.
+pages: $(READY)
+	@$(BIN)/python experiments/pages.py
+
+# What tests of the cluster path, of the LaTeX tables and of commits run; without it they skip.
+DEBIAN := git slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount
 system-deps:
-	@if command -v sbatch >/dev/null && command -v munged >/dev/null && command -v pdflatex >/dev/null; \
+	@if command -v git >/dev/null && command -v sbatch >/dev/null && command -v munged >/dev/null \
+	    && command -v pdflatex >/dev/null; \
 	then echo "system packages are there"; \
 	elif ! command -v apt-get >/dev/null; then \
 	    echo "no apt-get here: install Slurm, munge and pdflatex to run all tests" >&2; \

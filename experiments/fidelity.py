@@ -25,6 +25,7 @@ from adagc.paper.theory.measure import measure
 
 RECORD = Path(__file__).parents[1] / "docs" / "results" / "data" / "fidelity.jsonl"
 FEATURES = "aid-features-tuned"
+_MAP = "mean_average_precision"
 _UNTUNED = {"weight": 3.0, "momentum": 0.9}  # defaults of ELR
 # Method, name of the variant, and the options in which it differs from the scenario.
 VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -101,26 +102,60 @@ def recorded() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
 
 
-def table() -> None:
-    """Markdown: mean and unbiased deviation over seeds of every variant, then the peaks of AN."""
-    lines = recorded()
-    print("| method | variant | mAP | mF1 | averaged: mAP | mF1 |")
-    print("|---|---|---|---|---|---|")
+def of(title: str, variant: str) -> list[dict[str, Any]]:
+    """The recorded runs of a variant, by seed."""
+    return [line for line in recorded() if (line["method"], line["variant"]) == (title, variant)]
+
+
+def scores(title: str, variant: str, network: str, metric: str = _MAP) -> list[float]:
+    """Test scores of a variant at the last epoch in per cent, by seed."""
+    return [100 * run["networks"][network]["last"][metric] for run in of(title, variant)]
+
+
+def mean(title: str, variant: str, network: str = "network", metric: str = _MAP) -> float:
+    """Mean of these scores over seeds."""
+    return statistics.mean(scores(title, variant, network, metric))
+
+
+def differences(title: str, one: str, other: str, network: str = "network") -> list[float]:
+    """Points of mAP by which one variant of a method exceeds another, by seed."""
+    pairs = zip(scores(title, one, network), scores(title, other, network), strict=True)
+    return [first - second for first, second in pairs]
+
+
+def table() -> str:
+    """Markdown: mean and unbiased deviation over seeds of every variant."""
+    lines = ["| method | variant | mAP | mF1 | averaged: mAP | mF1 |", "|---|---|---|---|---|---|"]
     for title, variant, _ in VARIANTS:
-        runs = [line for line in lines if (line["method"], line["variant"]) == (title, variant)]
         cells = [
-            _spread([100 * run["networks"][network]["last"][key] for run in runs])
+            _spread(scores(title, variant, network, key))
             for network in ("network", "averaged")
-            for key in ("mean_average_precision", "mean_f1")
+            for key in (_MAP, "mean_f1")
         ]
-        print(f"| {title} | {variant} | {' | '.join(cells)} |")
-    print("\n| scenario, seed | network | noisy peak | clean peak | of | clean mAP lost, points |")
-    print("|---|---|---|---|---|---|")
-    for line in lines:
-        for name, peaks in line.get("peaks", {}).items():
-            where = f"{line['scenario']}, {line['seed']}"
-            cells = (where, name, peaks["noisy"], peaks["clean"], peaks["last"])
-            print(f"| {' | '.join(map(str, cells))} | {100 * peaks['lost']:.2f} |")
+        lines.append(f"| {title} | {variant} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def peaks(network: str | None = None) -> list[dict[str, Any]]:
+    """Where noisy and clean validation mAP peak in every whole run of AN, by network."""
+    return [
+        {"run": f"{line['scenario']}, {line['seed']}", "network": name, **found}
+        for line in recorded()
+        for name, found in line.get("peaks", {}).items()
+        if network in (None, name)
+    ]
+
+
+def peaks_table() -> str:
+    """Markdown: the peaks of every run, and what stopping at the noisy one costs."""
+    lines = [
+        "| scenario, seed | network | noisy peak | clean peak | of | clean mAP lost, points |",
+        "|---|---|---|---|---|---|",
+    ]
+    for found in peaks():
+        cells = (found[key] for key in ("run", "network", "noisy", "clean", "last"))
+        lines.append(f"| {' | '.join(map(str, cells))} | {100 * found['lost']:.2f} |")
+    return "\n".join(lines)
 
 
 def _spread(values: list[float]) -> str:
@@ -133,6 +168,6 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("runs/fidelity"))
     told = parser.parse_args()
     if told.what == "table":
-        table()
+        print(table(), peaks_table(), sep="\n\n")
     else:
         run(told.out)

@@ -36,7 +36,9 @@ from adagc.methods import find, registry
 from adagc.methods.base import Method, reported_by
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import CRITERIA, score
+from adagc.metrics.noisy import DEFAULT
 from adagc.models.spec import PLAIN_BACKBONES
+from adagc.training.environment import environment
 from adagc.training.experiment import train
 from adagc.training.inputs import open_configured
 from adagc.training.network import resolve, suited
@@ -99,6 +101,8 @@ def run(data: str, out: Path, features: str | None, count: int) -> None:
         plan for plan in plans(scenario, range(first, first + count)) if plan.key not in known
     ]
     print(f"{len(known)} trainings are recorded, {len(wanted)} are missing", flush=True)
+    if wanted:
+        note_environment(path.with_suffix(".json"))
     collection = open_configured(scenario.config(first))
     for number, plan in enumerate(wanted, 1):
         began = time.perf_counter()
@@ -114,6 +118,14 @@ def run(data: str, out: Path, features: str | None, count: int) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         print(f"{number} of {len(wanted)}: {plan.key} {line['seconds']} s", flush=True)
+
+
+def note_environment(path: Path) -> None:
+    """Add versions, commit and machine of this process to those that have made the record."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    now = environment()
+    if now not in known:
+        path.write_text(json.dumps([*known, now], indent=1) + "\n", encoding="utf-8")
 
 
 def training(
@@ -352,8 +364,9 @@ def main() -> None:
         print(by_case(found, told.data, told.question))
         return
     print(table(found))
-    for other in ("noisy-map", "likelihood", "rank"):
-        print(differences(found, "tempered", other))
+    for other in CRITERIA:
+        if other != DEFAULT:
+            print(differences(found, DEFAULT, other))
 
 
 if __name__ == "__main__":

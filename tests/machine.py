@@ -5,7 +5,9 @@
     @pytest.mark.system                         brings commands of its own: runs anywhere
 
 `tests/bare.py` runs the declared tests once more with everything hidden. So that none is forgotten,
-a test that starts or looks for a program without saying so fails.
+a test that starts or looks for a program without saying so fails. It also finds no program but
+those beside Python, on any machine: neither what the software can do without, such as git, nor what
+a process that it starts looks for.
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ PACKAGES = {
     "setpriv": "util-linux",
     **dict.fromkeys(("mount", "umount"), "mount"),
     "pdflatex": "texlive-latex-base texlive-latex-recommended",
+    "git": "git",
 }
 # Every run asks git for the commit, and tests/training/test_environment.py does without it. The
 # others are asked by numpy.testing and by matplotlib, the first time, and may be missing too.
 OPTIONAL = {"git", "lscpu", "fc-list"}
+_PATH = os.environ.get("PATH", "")
+_PYTHON = str(Path(sys.executable).parent)
 
 
 def search() -> str:
@@ -62,11 +67,19 @@ def missing(mark: pytest.Mark) -> str | None:
 # -- hooks of pytest ---------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)  # before fixtures that several tests share are made
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for mark in item.iter_markers("system"):
+    marks = list(item.iter_markers("system"))
+    os.environ["PATH"] = _PATH if marks else _PYTHON
+    for mark in marks:
         reason = missing(mark)
         if reason is not None:
             pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    os.environ["PATH"] = _PATH
 
 
 @pytest.fixture(autouse=True)

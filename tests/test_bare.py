@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.system  # brings the commands that are hidden
 
 GOOD = """
 import pytest, shutil, subprocess
@@ -136,7 +137,25 @@ def test_a_test_has_to_say_that_it_touches_a_program(suite):
     others = [f"def test_free_{i}():\n    {act}\n" for i, act in enumerate(free)]
     told = suite("\n".join([head, *touching, *others]), *ALL)
     assert told.returncode == 1
-    assert "7 passed, 5 errors" in told.stdout
+    assert "2 failed, 5 passed, 5 errors" in told.stdout  # of two kinds no program is found
     assert told.stdout.count("mark it with @pytest.mark.system") >= 5
     marked = [f"@pytest.mark.system\n{test}" for test in touching]
     assert suite("\n".join([head, *marked, *others]), *ALL).returncode == 0
+
+
+def test_what_is_not_declared_is_hidden_on_any_machine(suite):
+    """Also from processes that a test starts, and from fixtures that several tests share."""
+    head = """
+import pytest, shutil, subprocess, sys
+
+LOOK = "import shutil; print(shutil.which('pdflatex'))"
+
+@pytest.fixture(scope="module")
+def found():
+    return subprocess.check_output([sys.executable, "-c", LOOK], text=True).strip()
+
+"""
+    hidden = "def test_it(found):\n    assert found == 'None'\n"
+    there = "def test_it(found):\n    assert found.endswith('pdflatex')\n"
+    assert "1 passed" in suite(head + hidden, *ALL).stdout
+    assert "1 passed" in suite(f"{head}@pytest.mark.system\n{there}", *ALL).stdout

@@ -364,11 +364,21 @@ def test_train_evaluate_report(capsys, arrays, tmp_path):
     assert set(again["networks"]) == {"network", "teacher"}
     code, printed, _ = run(capsys, "evaluate", out)
     assert "student, last (3)" in printed
+    assert "AdaGC: calibration was started by force (force_trigger)" in " ".join(printed.split())
     assert run(capsys, "evaluate", out, "--split", "val", "--json")[0] == 0
     assert (out / "scores-val.json").exists()
     code, printed, _ = run(capsys, "report", out, "--out", tmp_path / "page.html")
     assert code == 0
     assert "AdaGC" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_train_and_evaluate_say_what_the_run_was_told(capsys, arrays, tmp_path):
+    words = train_words(arrays, tmp_path / "run", "--method", "LL-R", "--method.final", "0.25")
+    said = "LL-R is told how frequent labels are by its option final, unless it was tuned on noisy"
+    for command in (words, ["evaluate", tmp_path / "run"]):
+        code, printed, err = run(capsys, *command)
+        assert code == 0, err
+        assert said in " ".join(printed.split())
 
 
 def test_the_config_of_a_run_repeats_it(capsys, arrays, tmp_path):

@@ -50,3 +50,13 @@ def test_the_tree_of_the_house_names_every_room():
     }
     missing = {room for room in rooms if f"{room}/" not in tree}
     assert not missing
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_and_folders_that_a_document_names_exist(page):
+    """Such as `tests/machine.py` and, in the package, `training/views.py`."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_.-]+)*(?:/|\.py|\.txt|\.lock))`", text))
+    places = (ROOT, Path(adagc.__path__[0]))
+    gone = {name for name in named if not any((place / name).exists() for place in places)}
+    assert gone <= {"weights/", "names.txt"}  # of a run, and of a user's array

@@ -73,6 +73,27 @@ def test_a_signal_ends_training_with_one_line_and_nothing_half_written(
     assert not (out / "writer.json").exists()
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_comes_while_an_object_is_deleted_is_not_lost(
+    monkeypatch, capsys, number, code
+):
+    class Deleted:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)  # the handler raises here, where nothing can be raised
+
+    def command(words: list[str]) -> None:
+        del words
+        there = Deleted()
+        del there
+        time.sleep(10)
+        raise AssertionError("the signal was lost")
+
+    monkeypatch.setitem(COMMANDS, "demo", command)
+    assert main(["demo"]) == code
+    assert capsys.readouterr().err.startswith("adagc demo: ")
+
+
 def children(process: int) -> list[int]:
     """The processes that a process has started, as Linux lists them."""
     file = Path(f"/proc/{process}/task/{process}/children")

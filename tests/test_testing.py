@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 import warnings
-from doctest import ELLIPSIS, testmod
 
 import pytest
 
@@ -92,8 +92,8 @@ def test_names_are_unique_and_cover_the_suite():
 
 
 def test_the_examples_of_the_docstrings_run():
-    assert testmod(checks, optionflags=ELLIPSIS).failed == 0
-    assert testmod(checks, optionflags=ELLIPSIS).attempted > 5
+    assert doctest.testmod(checks, optionflags=doctest.ELLIPSIS).failed == 0
+    assert doctest.testmod(checks, optionflags=doctest.ELLIPSIS).attempted > 5
 
 
 def test_it_needs_no_test_framework():

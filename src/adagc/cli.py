@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
@@ -21,6 +22,9 @@ from adagc.commands import bench, data, runs, studies
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
@@ -54,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     use_plain_output()
     logging.raiseExceptions = debug  # else a log line that cannot be written shows a traceback
     try:
-        with _ended_by_sigterm():
+        with _ended_by_sigterm(), _no_signal_lost():
             try:
                 _run(arguments)
             finally:
@@ -151,6 +155,29 @@ def _ended_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+@contextmanager
+def _no_signal_lost() -> Iterator[None]:
+    """Send a signal again that came where Python drops errors, as while it deletes an object."""
+    before = sys.unraisablehook
+
+    def hook(dropped: UnraisableHookArgs) -> None:
+        numbers = {KeyboardInterrupt: signal.SIGINT, _SigtermError: signal.SIGTERM}
+        number = numbers.get(dropped.exc_type)
+        if number is None:
+            before(dropped)
+            return
+        # A little later, when the object is gone: here it would be dropped again.
+        again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _discard_output() -> None:

@@ -12,12 +12,14 @@ import pytest
 from adagc.bench.engines import Event, LocalEngine
 from adagc.bench.estimate import seconds_left
 from adagc.bench.jobs import plan
+from adagc.bench.packs import unpack
 from adagc.bench.results import collect
 from adagc.bench.scenarios import AVERAGE, load
 from adagc.bench.slurm.engine import SlurmEngine
 from adagc.bench.work import perform
 from adagc.cli import main
 from adagc.commands.bench import _complain
+from adagc.compare import render
 from adagc.compare.recommendation import recommend
 from adagc.compare.tables import build
 from adagc.errors import AdagcError, UsageError
@@ -25,7 +27,8 @@ from adagc.metrics import METRICS
 from adagc.paper.ablate import plan as plan_study
 from adagc.paper.ablate import studies
 from adagc.training.config import RunConfig
-from adagc.training.views import VIEWS
+from adagc.training.views import VIEWS, View
+from adagc.types import NetworkRole
 from tiny import write_scenario
 
 
@@ -339,13 +342,17 @@ def test_fixed_triggers_keep_the_paper_s_share_of_the_run():
 def test_ablate_figures_and_theory_from_finished_runs(tiny, tmp_path, capsys):
     for job in plan_study(tiny, ["mixup"], tmp_path / "out", [0]).popitem()[1]:
         perform(job)
-    assert main(words(tmp_path, "ablate", "--studies", "mixup", "--json")) == 0
+    packs = ["--pack", str(tmp_path / "packs")]
+    assert main(words(tmp_path, "ablate", "--studies", "mixup", "--json", *packs)) == 0
     (study,) = json.loads(capsys.readouterr().out)
     rows = [row for group in study["tables"][0]["groups"] for row in group["rows"]]
     assert [row["label"] for row in rows] == ["with Mixup (teacher)", "without Mixup (teacher)"]
     assert study["tables"][0]["network"] == "teacher"
     written = {path.name for path in (tmp_path / "out" / "tiny" / "ablations").iterdir()}
     assert written == {f"mixup.{kind}" for kind in ("md", "csv", "tex", "json", "pdf", "png")}
+    _, packed = unpack(tmp_path / "packs" / "tiny" / "mixup")
+    again = build(packed, view=View(NetworkRole.TEACHER))
+    assert json.loads(json.dumps(render.json([again])))[0]["groups"] == study["tables"][0]["groups"]
 
     to = tmp_path / "figures"
     assert main(words(tmp_path, "figures", "--to", str(to), "--json")) == 0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,7 @@ from adagc.compare.recommendation import recommend
 from adagc.errors import AdagcError
 from adagc.metrics.exact import average_precision
 from adagc.training.views import VIEWS
+from fake_results import with_told
 from tiny import write_scenario
 
 KEPT = [VIEWS["averaged-best"]]
@@ -71,8 +75,8 @@ def test_the_command_prints_what_the_bench_printed(made, tmp_path, capsys):
     written, before = (
         (place / "tiny" / "table.md").read_text() for place in (tmp_path / "new", place / "out")
     )
-    # The views whose predictions are not in the pack have no intervals, and so no gains.
-    assert written.split("\n\n")[:3] == before.split("\n\n")[:3]
+    # Views whose predictions are not in the pack, those of the trained network, have no intervals.
+    assert written.split("\n\n")[:6] == before.split("\n\n")[:6]
 
 
 def test_histories_settings_and_the_environment_are_kept(made):
@@ -84,7 +88,9 @@ def test_histories_settings_and_the_environment_are_kept(made):
     ):
         assert after.run.history == before.run.history
         assert after.run.settings.options == before.run.settings.options
-        assert after.run.read_json("environment.json")["git"]
+        known = after.run.read_json("environment.json")
+        assert known == before.run.read_json("environment.json")
+        assert {"git", "packages", "threads"} <= known.keys()
         digests = after.run.read_json("predictions.sha256.json")
         assert {"file", "network-last", "averaged-best"} <= digests.keys()
 
@@ -119,6 +125,156 @@ def test_what_is_not_a_pack_is_said(tmp_path, made):
         (tmp_path / name).write_bytes(b"PK")
     with pytest.raises(AdagcError, match="damaged"):
         unpack(tmp_path)
+
+
+def changed(folder: Path, tmp_path: Path, change) -> Path:
+    """A copy of a pack, after a function was applied to the content of its pack.json."""
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "pack.json"
+    index = json.loads(path.read_text())
+    change(index)
+    path.write_text(json.dumps(index))
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda index: index.clear(),
+        lambda index: index.pop("rows"),
+        lambda index: index.update(rows=None),
+        lambda index: index.update(format="x"),
+        lambda index: index["scenario"].pop("title"),
+        lambda index: index.update(planned=["x"]),
+        lambda index: index.update(failed=3),
+    ],
+)
+def test_a_damaged_index_is_named(made, tmp_path, change):
+    with pytest.raises(AdagcError, match=r"copy.pack\.json is damaged \(.+\): pack the results"):
+        unpack(changed(made[1], tmp_path, change))
+
+
+@pytest.mark.parametrize("member", ["job.json", "order.safetensors", "config.yaml", "scores.json"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"{1"])
+def test_a_damaged_file_of_a_run_is_named(made, tmp_path, member, content):
+    shutil.copytree(made[1], tmp_path / "copy")
+    path = tmp_path / "copy" / "an.zip"
+    with zipfile.ZipFile(path) as file:
+        files = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, old in files.items():
+            file.writestr(name, content if name == f"seed0/{member}" else old)
+    with pytest.raises(AdagcError, match=r"copy.an\.zip(:| is damaged \()"):
+        unpack(tmp_path / "copy")
+
+
+def test_a_wrong_bit_is_noticed_unless_nothing_reads_it(made, tmp_path, capsys):
+    """Most bits of a ZIP file are compressed data, for which Python has an error of its own."""
+    assert main(["tables", str(made[1])]) == 0
+    wanted = capsys.readouterr().out
+    noticed = 0
+    shutil.copytree(made[1], tmp_path / "copy")
+    path = tmp_path / "copy" / "an.zip"
+    whole = path.read_bytes()
+    for place in np.linspace(40, len(whole) // 2, 30).astype(int):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        wrong = main(["tables", str(tmp_path / "copy")])
+        shown = capsys.readouterr()
+        if wrong:
+            (said,) = shown.err.strip().splitlines()
+            assert "an.zip" in said
+        else:
+            assert shown.out == wanted
+        noticed += wrong
+    assert noticed > 15
+
+
+def test_rows_whose_names_differ_in_signs_only_are_kept_apart(made, tmp_path):
+    results, folder = made
+    other = {"AN": "A+", "WAN": "A-"}
+    renamed = replace(
+        results,
+        jobs=tuple(replace(job, label=other.get(job.label, job.label)) for job in results.jobs),
+        finished=tuple(replace(run, label=other[run.label]) for run in results.finished),
+    )
+    pack(unpack(folder)[0], renamed, tmp_path, KEPT)
+    again = unpack(tmp_path)[1]
+    assert [run.method for run in again.of("A+")] == ["AN", "AN"]
+    assert [run.method for run in again.of("A-")] == ["WAN", "WAN"]
+
+
+def test_messages_and_tuned_options_name_no_place_either(made, tmp_path):
+    results, folder = made
+    scenario = replace(unpack(folder)[0], tuned="/home/somebody/tuned")
+    job = results.jobs[-1]
+    jobs = tuple(
+        replace(one, settings={**one.settings, "labels": "/data/of/somebody/labels.csv"})
+        for one in results.jobs
+    )
+    text = f"seed 1: {job.folder} is damaged, /data/of/somebody/labels.csv is missing"
+    broken = replace(results, jobs=jobs, failed={"AdaGC": [text]}, unsuited={"LCR": [text]})
+    pack(scenario, broken, tmp_path, KEPT)
+    said = f"seed 1: {Path(job.folder).name} is damaged, labels.csv is missing"
+    again = unpack(tmp_path)
+    assert (again[1].failed, again[1].unsuited) == ({"AdaGC": [said]}, {"LCR": [said]})
+    assert again[0].tuned == "tuned"
+    assert "somebody" not in (tmp_path / "pack.json").read_text()
+
+
+def test_a_pack_without_predictions_has_tables_and_says_why_nothing_is_recommended(made, tmp_path):
+    results, folder = made
+    pack(unpack(folder)[0], results, tmp_path, views=())
+    again = unpack(tmp_path)[1]
+    view = KEPT[0]
+    assert render.markdown(tables.build(again, view=view)) == render.markdown(
+        tables.build(results, view=view)
+    )
+    said = "There is no recommendation yet: this pack has no predictions of test images, which"
+    assert recommend(again, view).sentence.startswith(said)
+
+
+def test_an_order_that_contradicts_the_scores_is_noticed(made, tmp_path):
+    """The table shows the scores, and the recommendation is made from the order."""
+    shutil.copytree(made[1], tmp_path / "copy")
+    path = tmp_path / "copy" / "an.zip"
+    with zipfile.ZipFile(path) as file:
+        files = {name: file.read(name) for name in file.namelist()}
+    files["seed1/order.safetensors"] = files["seed0/order.safetensors"]
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    found = recommend(unpack(tmp_path / "copy")[1], KEPT[0])
+    assert re.search(
+        r"yet: AN, seed 1, has predictions with another mAP \(\S+\) than its scores \(\S+\): pack"
+        r" the results again",
+        found.sentence,
+    )
+
+
+def test_runs_that_were_told_stay_marked(made, tmp_path):
+    results, folder = made
+    told = with_told(results, "WAN", "weight")
+    pack(unpack(folder)[0], told, tmp_path, KEPT)
+    again = unpack(tmp_path)[1]
+    assert again.told("WAN") == ("weight",)
+    assert "WANᵃ" in render.markdown(tables.build(again, view=KEPT[0]))
+
+
+def test_tables_are_judged_as_the_bench_was(made, tmp_path, capsys):
+    place = made[1].parent
+    line = ["bench", str(place / "tiny"), "--out", str(place / "out"), "--seeds", "0", "1"]
+    line += ["--methods", "AN", "WAN", "--judge", "network-last", "--pack", str(tmp_path)]
+    assert main(line) == 0
+    printed = capsys.readouterr().out
+    assert "trained network, last epoch" in printed
+    assert main(["tables", str(tmp_path / "tiny")]) == 0
+    assert capsys.readouterr().out.strip() in printed
+    assert main(["tables", str(tmp_path / "tiny"), "--judge", "averaged-last"]) == 0
+    assert "averaged network, last epoch" in capsys.readouterr().out
+    # A pack of an earlier version does not say it.
+    old = changed(tmp_path / "tiny", tmp_path, lambda index: index.pop("views"))
+    assert main(["tables", str(old)]) == 0
+    assert "averaged network, last epoch" in capsys.readouterr().out
 
 
 @given(

@@ -7,6 +7,7 @@ from adagc.bench.scenarios import SHIPPED, load, shipped
 from adagc.cli import main
 from adagc.errors import UsageError
 from adagc.methods import registry
+from adagc.training.files import options_in
 from tiny import TINY, write_scenario
 
 VARIABLES = ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_TRUTH")
@@ -186,3 +187,15 @@ def test_a_bench_block_that_is_no_block(tmp_path):
     (tmp_path / "scenario.yaml").write_text("data: synthetic\nbench: [1, 2]\n")
     with pytest.raises(UsageError, match="bench must hold settings"):
         load(str(tmp_path))
+
+
+def test_a_folder_of_options_that_is_missing_is_an_error(tmp_path):
+    """Silence would train all methods with their defaults."""
+    with pytest.raises(UsageError, match=r"gone: no such folder of method options"):
+        options_in(tmp_path / "gone", "AN")
+    scenario = write_scenario(tmp_path / "tiny")
+    with pytest.raises(UsageError, match="no such folder"):
+        scenario.with_options(tmp_path / "gone")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="has no options of any method: run  adagc tune  first"):
+        scenario.with_options(tmp_path / "empty")

@@ -65,9 +65,9 @@ def rates(found: Standing, means: np.ndarray) -> Rates:
     true = means[found.leader][:, None] - means
     false = (found.clear & (true <= 0)).any(axis=1)
     covered = np.abs(found.gaps - true) <= found.halves + 1e-12
-    others = np.where(np.arange(len(means)) == found.leader[:, None], np.inf, found.gaps)
-    runner_up = others.argmin(axis=1)
-    sure = found.clear[worlds, runner_up]
+    leads = np.arange(len(means)) == found.leader[:, None]
+    runner_up = np.where(leads, np.inf, found.gaps).argmin(axis=1)
+    sure = (found.clear | leads).all(axis=1)
     return Rates(
         len(worlds),
         float(false.mean()),

@@ -199,6 +199,57 @@ def test_nothing_is_recommended_from_one_seed(tmp_path, truth):
     assert f"the 95 % interval covers the choice of the {IMAGES} test images only" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("seeds", "common"), [((0, 1, 2), "only one seed"), ((1, 2), "no seed")], ids=["one", "none"]
+)
+def test_nor_if_only_the_others_have_more_seeds(tmp_path, truth, seeds, common):
+    """An interrupted bench: the leader has run once, and the seeds of others say how steady."""
+    own = {"AdaGC": [0], "AN": [0, 1, 2], "WAN": seeds}
+    quality = {"AdaGC": 2.0, "AN": 0.2, "WAN": 0.5}
+    found = recommend(make(tmp_path, truth, quality, seeds=own), resamples=100)
+    assert (found.leader, found.runner_up, found.level) == ("AdaGC", "WAN", ())
+    assert found.recommended == ""
+    assert re.match(
+        r"AdaGC has the highest mAP, \d+\.\d, \d+\.\d ± \d+\.\d above WAN, but they have"
+        rf" {common} in common \(trained networks after the last epoch; 95 % interval over test"
+        r" images and the seeds of other methods\)\. Nothing is recommended from one seed",
+        found.sentence,
+    )
+    near = recommend(
+        make(tmp_path / "near", truth, {**quality, "AdaGC": 0.51}, seeds=own, noise=0.4),
+        resamples=100,
+    )
+    assert "0 seed" not in near.sentence
+    assert ("seeds of others" if common == "no seed" else "1 seed") in near.sentence
+
+
+def test_one_unsteady_method_stands_against_a_recommendation(tmp_path):
+    """LL-R is next and clearly behind; WAN is further behind, but may be as good."""
+    truth = np.random.default_rng(3).random((400, CLASSES)) < 0.4
+    shared = np.random.default_rng(1).normal(size=truth.shape)
+    help_ = {
+        "AdaGC": [2.0] * 5, "LL-R": [1.3] * 5, "AN": [0.2] * 5, "EM": [0.2] * 5,
+        "ASL": [0.2] * 5, "GR": [0.2] * 5, "WAN": [0.6, 2.3, 0.7, 2.3, 0.8],
+    }  # fmt: skip
+    rows = {
+        label: {
+            seed: (clear * truth + shared + 0.01 * _normal(i, seed, truth.shape)).astype(np.float32)
+            for seed, clear in enumerate(own)
+        }
+        for i, (label, own) in enumerate(help_.items())
+    }
+    results = from_predictions(tmp_path, truth, rows)
+    means = means_of(results)
+    assert means["AdaGC"] > means["LL-R"] > means["WAN"]
+    found = recommend(results, resamples=100)
+    assert found.leader == "AdaGC"
+    assert found.level == ("WAN",)
+    assert (found.runner_up, found.recommended) == ("WAN", "")
+    assert "AdaGC has the highest mAP" in found.sentence
+    assert "cannot be told apart from WAN on this data" in found.sentence
+    assert "Use" not in found.sentence
+
+
 def test_missing_and_failed_runs_are_a_clause_at_the_end(tmp_path, truth):
     results = make(
         tmp_path,

@@ -12,7 +12,7 @@ from adagc.bench.scenarios import SHIPPED, load
 from adagc.cli import main
 from adagc.errors import UsageError
 from adagc.methods import outline, outlines
-from adagc.methods.told import told_by
+from adagc.methods.told import caveat, told_by
 from adagc.options import read
 from adagc.training.files import method_of, read_file
 from tiny import write_scenario
@@ -72,6 +72,22 @@ def test_every_option_that_follows_from_the_true_labels_is_declared(title):
     for key, option in read(method).items():
         if re.search(TELLTALES, option.help):
             assert key in method.frequencies, f"{title}: {key}"
+
+
+@pytest.mark.parametrize(
+    ("title", "options", "said"),
+    [
+        ("LL-R", {"final": 0.1}, ""),
+        ("LL-R", {"final": 0.25}, "by its option final, unless it was tuned on noisy validation"),
+        ("LL-R", {"final": 0.2, "largest": 0.3}, "by its options final and largest, unless they"),
+        ("EPR", {}, "EPR is told the true label frequencies or the mean number of labels per"),
+        ("AdaGC", {"weight": 9.0}, ""),
+    ],
+)
+def test_what_a_single_run_was_told_is_said(title, options, said):
+    assert (
+        (said in caveat(outline(title), options)) if said else not caveat(outline(title), options)
+    )
 
 
 # -- shipped files -----------------------------------------------------------------------------

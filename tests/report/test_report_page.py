@@ -156,6 +156,20 @@ def test_trigger_is_marked_and_told(runs, tmp_path):
     assert "recorded, never used" in checker.text
 
 
+def test_what_a_run_was_told_and_how_it_went_stands_below_the_scores(copy, tmp_path):
+    config = RunConfig(data="array", scheme="random", epochs=1, backbone="test_resnet")
+    told = train(config, find("LL-R")(final=0.25), tmp_path / "ll", collection=make_collection())
+    lines = [line.to_dict() for line in copy.history]
+    lines[-1]["status"]["remark"] = "it began by force"
+    copy.path("history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    alone = check(write_report(copy)).text
+    assert "AdaGC: it began by force." in alone
+    assert "LL-R is told" not in alone
+    both = check(write_report(told, against=[copy, told], out=tmp_path / "both.html")).text
+    assert "AdaGC: it began by force." in both
+    assert both.count("LL-R is told how frequent labels are by its option final, unless it") == 1
+
+
 def test_the_way_back_is_drawn(copy):
     lines = [line.to_dict() for line in copy.history]
     for line in lines:

@@ -152,6 +152,7 @@ def test_every_number_is_checked_at_its_edge(name, good, bad):
         RunConfig(**{name: bad})
 
 
+@pytest.mark.system("git")
 def test_the_environment_names_the_commit_and_the_threads():
     root = Path(adagc.__file__).parents[2]
     if not (root / ".git").exists():

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from adagc.bench.jobs import Job, slug
+from adagc.bench.jobs import Job, make_job, slug
 from adagc.bench.results import collect
 from adagc.bench.scenarios import load
 from adagc.errors import AdagcError, MissingExtraError, UsageError
@@ -248,7 +248,7 @@ def study_of(trials, hindsight, **changes):
     facts = {
         "scenario": "tiny", "method": "LL-R", "sampler": "grid", "by": "last",
         "select": "noisy-map", "share": 0.5, "epochs": 10, "seeds": (0,), "told": {},
-        "space": space(find("LL-R")),
+        "tuned_on": "noisy", "space": space(find("LL-R")),
     }  # fmt: skip
     return Study(**{**facts, **changes}, trials=tuple(trials), hindsight=tuple(hindsight))
 
@@ -341,6 +341,26 @@ def test_the_choice_is_written_as_a_method_file_that_bench_reads(arrays, out, tm
         "method": {"title": "ELR", "tuned_on": "noisy", **chosen},
     }
     assert load(str(tmp_path / "arrays")).told("ELR") == chosen
+
+
+def test_tuning_does_not_hide_that_other_options_were_chosen_by_clean_labels(out, arrays, tmp_path):
+    (tmp_path / "arrays" / "elr.yaml").write_text(
+        "method: {title: ELR, momentum: 0.8, form: binary, tuned_on: clean}"
+    )
+    scenario = load(str(tmp_path / "arrays"))
+    study = tune(scenario, "ELR", out, trials=1, **QUICK)
+    text = study.write(tmp_path / "tuned").read_text()
+    assert text.startswith("# Chosen by noisy validation labels")
+    assert "; form by clean labels." in text
+    tuned = scenario.with_options(tmp_path / "tuned")
+    assert "form" in make_job(tuned, "ELR", 3, out).told
+    # Where everything that clean labels had chosen is tuned anew, nothing is told.
+    (tmp_path / "arrays" / "elr.yaml").write_text(
+        "method: {title: ELR, momentum: 0.8, tuned_on: clean}"
+    )
+    anew = load(str(tmp_path / "arrays"))
+    tune(anew, "ELR", out, trials=1, **QUICK).write(tmp_path / "anew")
+    assert make_job(anew.with_options(tmp_path / "anew"), "ELR", 3, out).told == ()
 
 
 def test_the_mean_over_seeds_and_the_best_epoch(arrays, out):

@@ -12,14 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
+from lzma import LZMAError
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
@@ -30,7 +33,7 @@ from adagc.bench.scenarios import Scenario
 from adagc.errors import AdagcError
 from adagc.training.folders import MemoryFolder
 from adagc.training.runs import Run
-from adagc.training.views import DEFAULT, View
+from adagc.training.views import DEFAULT, VIEWS, View
 
 FORMAT = 1
 _INDEX = "pack.json"
@@ -41,6 +44,11 @@ _CLEAN = "clean"
 _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same results give the same bytes on any day
 # Settings that are places on the machine where the run was made; only the name is of interest.
 _PLACES = ("root", "labels", "truth", "split", "cache", "text", "weights")
+# What reading a file raises that is not what `pack` wrote.
+_DAMAGE = (
+    OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, NotImplementedError,
+    zipfile.BadZipFile, LZMAError, SafetensorError, yaml.YAMLError,
+)  # fmt: skip
 
 
 def pack(
@@ -52,17 +60,14 @@ def pack(
         scenario: The scenario.
         results: The results of all its runs.
         folder: Where to write the pack.
-        views: Which predictions to keep; of all others a digest is kept.
+        views: Which predictions to keep, that of the recommendation first; of all others a digest
+            is kept.
     """
     wanted = tuple(views)
+    rows = _named([label for label in results.labels if results.of(label)])
     folder.mkdir(parents=True, exist_ok=True)
-    written = set()
-    for label in results.labels:
+    for label, name in rows.items():
         runs = results.of(label)
-        if not runs:
-            continue
-        name = f"{slug(label)}.zip"
-        written.add(name)
         with replacing(folder / name) as (temporary,), zipfile.ZipFile(temporary, "w") as file:
             for run in runs:
                 job = next(j for j in results.jobs if j.label == label and j.seed == run.seed)
@@ -71,7 +76,7 @@ def pack(
                     info.compress_type = zipfile.ZIP_LZMA
                     file.writestr(info, content)
     for old in folder.glob("*.zip"):
-        if old.name not in written:
+        if old.name not in rows.values():
             old.unlink()
     index = {
         "format": FORMAT,
@@ -83,46 +88,87 @@ def pack(
                 if field.name != "methods"
             },
             "settings": _portable(scenario.settings),
+            "tuned": PurePath(scenario.tuned).name,
         },
-        "rows": {label: f"{slug(label)}.zip" for label in results.labels if results.of(label)},
+        "views": [view.name for view in wanted],
+        "rows": rows,
         "planned": [_portable_job(job) for job in results.jobs if not _finished(results, job)],
-        "failed": {label: list(reasons) for label, reasons in results.failed.items()},
-        "unsuited": {label: list(reasons) for label, reasons in results.unsuited.items()},
+        "failed": _portable_reasons(results.failed, results.jobs),
+        "unsuited": _portable_reasons(results.unsuited, results.jobs),
     }
     write_text(folder / _INDEX, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
 
 
 def unpack(folder: Path) -> tuple[Scenario, Results]:
     """The scenario and the results in a pack; AdagcError if there is none, or it is damaged."""
-    try:
-        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise AdagcError(
-            f"{folder} is not a pack of results: it has no {_INDEX}; adagc bench --pack writes one"
-        ) from None
-    except ValueError as error:
-        raise AdagcError(
-            f"{folder / _INDEX} is damaged ({error}): pack the results again"
-        ) from None
-    if index.get("format", 0) > FORMAT:
-        raise AdagcError(f"{folder} was written by a newer adagc: update adagc to read it")
-    about = {**index["scenario"], "seeds": tuple(index["scenario"]["seeds"])}
-    scenario = Scenario(**about)
+    index = _index(folder)
     finished: list[Result] = []
     jobs: list[Job] = []
-    for name in index["rows"].values():
-        for job, result in _read_row(folder / name):
-            jobs.append(job)
-            finished.append(result)
-    jobs += [Job(**values) for values in index["planned"]]
+    with _readable(folder / _INDEX):
+        about = {**index["scenario"], "seeds": tuple(index["scenario"]["seeds"])}
+        scenario, rows = Scenario(**about), [folder / name for name in index["rows"].values()]
+        planned = [Job(**values) for values in index["planned"]]
+        reasons = {
+            name: {label: list(texts) for label, texts in index[name].items()}
+            for name in ("failed", "unsuited")
+        }
+    for path in rows:
+        with _readable(path):
+            for job, result in _read_row(path):
+                jobs.append(job)
+                finished.append(result)
     return scenario, Results(
         scenario.name,
-        tuple(jobs),
+        (*jobs, *planned),
         tuple(finished),
-        failed=index["failed"],
-        unsuited=index["unsuited"],
-        statuses={job.folder: "finished" for job in jobs[: len(finished)]},
+        statuses={job.folder: "finished" for job in jobs},
+        **reasons,
     )
+
+
+def judge_of(folder: Path) -> View | None:
+    """The view that the recommendation of a pack was made in; None if it does not say."""
+    index = _index(folder)
+    with _readable(folder / _INDEX):
+        names = index.get("views", ())
+        return VIEWS[names[0]] if names else None
+
+
+def _index(folder: Path) -> Any:
+    """The content of pack.json; AdagcError if there is none that this version can read."""
+    path = folder / _INDEX
+    if not path.is_file():
+        raise AdagcError(
+            f"{folder} is not a pack of results: it has no {_INDEX}; adagc bench --pack writes one"
+        )
+    with _readable(path):
+        index = json.loads(path.read_text(encoding="utf-8"))
+        newer = index.get("format", 0) > FORMAT
+    if newer:
+        raise AdagcError(f"{folder} was written by a newer adagc: update adagc to read it")
+    return index
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what a damaged file raises while it is read into an AdagcError that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise AdagcError(f"{path} is damaged ({reason}): pack the results again") from None
+    except AdagcError as error:  # of a file of a run, which knows nothing of the pack
+        raise AdagcError(f"{path}: {error}") from None
+
+
+def _named(labels: Iterable[str]) -> dict[str, str]:
+    """The name of the ZIP file of each row; rows whose titles differ in signs only get a number."""
+    names: dict[str, str] = {}
+    for label in labels:
+        stem = slug(label)
+        number = sum(other == stem or other.startswith(f"{stem}~") for other in names.values())
+        names[label] = f"{stem}~{number + 1}" if number else stem
+    return {label: f"{name}.zip" for label, name in names.items()}
 
 
 def _packed(result: Result, job: Job, wanted: Sequence[View]) -> Iterable[tuple[str, bytes]]:
@@ -140,9 +186,9 @@ def _packed(result: Result, job: Job, wanted: Sequence[View]) -> Iterable[tuple[
     arrays = load_arrays(raw)
     kept = {f"{view.of(result.networks)}-{view.choice}" for view in wanted}
     order = {name: ranks_of(arrays[name]) for name in sorted(kept & arrays.keys())}
-    if _CLEAN in arrays:
-        order[_CLEAN] = arrays[_CLEAN]
-    yield _ORDER, save_arrays(order)
+    if order:
+        clean = {_CLEAN: arrays[_CLEAN]} if _CLEAN in arrays else {}
+        yield _ORDER, save_arrays({**order, **clean})
     digests = {"file": hashlib.sha256(raw).hexdigest()}
     digests |= {
         name: hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
@@ -165,20 +211,17 @@ def ranks_of(values: NDArray[Any]) -> NDArray[np.uint16]:
 
 def _read_row(path: Path) -> Iterable[tuple[Job, Result]]:
     """The runs in one ZIP file, by seed."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            names = file.namelist()
-            seeds = sorted({int(name.partition("/")[0].removeprefix("seed")) for name in names})
-            for seed in seeds:
-                start = f"seed{seed}/"
-                content = {
-                    name.removeprefix(start): file.read(name)
-                    for name in names
-                    if name.startswith(start)
-                }
-                yield _read_run(content)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise AdagcError(f"{path} is damaged ({error}): pack the results again") from None
+    with zipfile.ZipFile(path) as file:
+        names = file.namelist()
+        seeds = sorted({int(name.partition("/")[0].removeprefix("seed")) for name in names})
+        for seed in seeds:
+            start = f"seed{seed}/"
+            content = {
+                name.removeprefix(start): file.read(name)
+                for name in names
+                if name.startswith(start)
+            }
+            yield _read_run(content)
 
 
 def _read_run(content: dict[str, bytes]) -> tuple[Job, Result]:
@@ -214,6 +257,27 @@ def _portable_job(job: Job) -> dict[str, Any]:
     }
 
 
+def _portable_reasons(
+    reasons: Mapping[str, Sequence[str]], jobs: Sequence[Job]
+) -> dict[str, list[str]]:
+    """Why runs are missing, by row, without the places of one machine."""
+    places = {place for job in jobs for place in _places(job)}
+    found = {}
+    for label, texts in reasons.items():
+        found[label] = list(texts)
+        for place in sorted(places, key=len, reverse=True):  # a folder after what is inside it
+            name = PurePath(place).name
+            found[label] = [text.replace(place, name) for text in found[label]]
+    return found
+
+
+def _places(job: Job) -> Iterator[str]:
+    """The places on this machine that messages about a job may name."""
+    yield job.folder
+    named = (job.settings.get(key) for key in _PLACES)
+    yield from (str(place) for place in named if place and PurePath(place).is_absolute())
+
+
 def _finished(results: Results, job: Job) -> bool:
     return any(run.label == job.label and run.seed == job.seed for run in results.finished)
 
@@ -222,4 +286,4 @@ def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n").encode()
 
 
-__all__ = ["pack", "ranks_of", "unpack"]
+__all__ = ["judge_of", "pack", "ranks_of", "unpack"]

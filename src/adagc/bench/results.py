@@ -35,6 +35,21 @@ class Result:
     caveat: str = ""  # in what way its test scores are not like those of other data
     cpu_seconds: float | None = None  # CPU time of the training; None if it was not measured
 
+    @property
+    def packed(self) -> bool:
+        """Whether it was read from a pack and not from a folder."""
+        return self.run.files.place is None
+
+    @property
+    def name(self) -> str:
+        """The folder of the run or, in a pack, the row and the seed."""
+        return f"{self.label}, seed {self.seed}," if self.packed else str(self.run.folder)
+
+    @property
+    def remedy(self) -> str:
+        """What makes its predictions anew."""
+        return "pack the results again" if self.packed else f"run  adagc evaluate {self.run.folder}"
+
     def scores(self, network: str, choice: Choice) -> Scores | None:
         """Test scores of one of the run's networks; None if it has no such network or epoch."""
         tested = self.networks.get(network)
@@ -45,6 +60,7 @@ class Result:
         """(N, C) probabilities that one of the run's networks predicts for the test images."""
         from adagc.training.scoring import predictions_of
 
+        self._require_predictions()
         saved = predictions_of(self.run)
         name = f"{network}-{choice}"
         if name not in saved:
@@ -55,7 +71,12 @@ class Result:
         """(N, C) clean labels of the test images."""
         from adagc.training.scoring import truth_of
 
+        self._require_predictions()
         return truth_of(self.run)
+
+    def _require_predictions(self) -> None:
+        if self.packed and not self.run.exists("predictions.safetensors"):
+            raise AdagcError("this pack has no predictions of test images, which intervals need")
 
 
 @dataclass(frozen=True)

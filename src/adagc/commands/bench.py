@@ -57,10 +57,8 @@ def bench(argv: list[str]) -> None:
     )
     add_judge(parser)
     add_out(parser)
-    parser.option(
-        "pack",
-        str | None,
-        None,
+    _add_pack(
+        parser,
         "Folder to write the results to as small files, which adagc tables reads: settings,"
         " histories, scores and rankings of all runs, without their weights.",
     )
@@ -98,7 +96,8 @@ def bench(argv: list[str]) -> None:
 
         for written in tables:
             scenario, place = written.scenario, Path(options.pack) / written.scenario.name
-            pack(scenario, written.results, place, [judged_view(options, [scenario])])
+            judge = judged_view(options, [scenario])
+            pack(scenario, written.results, place, [judge, judge.at_other_epoch])
     if options.json:
         print_json({written.scenario.name: written.to_dict() for written in tables})
     else:
@@ -113,8 +112,12 @@ def bench(argv: list[str]) -> None:
 def tables(argv: list[str]) -> None:
     """Print the tables and the recommendation of published results."""
     parser = make_parser("tables", tables, "adagc tables docs/results/data/aid-features")
-    parser.positional("packs", list[str], "Folders that adagc bench --pack wrote.")
-    add_judge(parser)
+    parser.positional(
+        "packs",
+        list[str],
+        "Folders that adagc bench --pack wrote.",
+    )
+    add_judge(parser, "as in the bench")
     parser.option(
         "out", str | None, None, "Folder to write the tables to, in a folder for each scenario."
     )
@@ -122,7 +125,7 @@ def tables(argv: list[str]) -> None:
     options = parser.parse(argv)
     check_folder("out", options.out)
     quiet_start()
-    from adagc.bench.packs import unpack
+    from adagc.bench.packs import judge_of, unpack
     from adagc.compare.outputs import make_tables, write
     from adagc.paper import values
 
@@ -131,7 +134,8 @@ def tables(argv: list[str]) -> None:
         scenario, results = unpack(Path(folder))
         published = None if scenario.paper is None else values.values(scenario.paper)
         place = Path(options.out or folder) / scenario.name
-        judge = judged_view(options, [scenario])
+        judge = None if options.judge else judge_of(Path(folder))
+        judge = judge or judged_view(options, [scenario])
         made.append(make_tables(scenario, results, place, published, judge=judge))
     if options.out is not None:
         for written in made:
@@ -141,6 +145,11 @@ def tables(argv: list[str]) -> None:
     else:
         for written in made:
             _show(written)
+
+
+def _add_pack(parser: Parser, about: str) -> None:
+    """The option --pack."""
+    parser.option("pack", str | None, None, about)
 
 
 def _show(written: Written) -> None:
@@ -163,6 +172,11 @@ def ablate(argv: list[str]) -> None:
         " paper), weight, patience, memory-momentum, balance; all by default.",
     )
     add_out(parser)
+    _add_pack(
+        parser,
+        "Folder to write the results to as small files, in a folder for each scenario and study:"
+        " settings, histories and scores of all runs, without their weights.",
+    )
     add_changes(parser)
     _add_running(parser)
     options = parser.parse(argv)
@@ -189,6 +203,12 @@ def ablate(argv: list[str]) -> None:
         for scenario, chosen in planned
         for study, group in chosen.items()
     ]
+    if options.pack is not None:
+        from adagc.bench.packs import pack
+
+        for written in studies:
+            place = Path(options.pack) / written.scenario.name / written.stem
+            pack(written.scenario, written.results, place, views=())
     if options.json:
         print_json([written.to_dict() for written in studies])
     else:
@@ -254,8 +274,15 @@ def add_out(parser: Parser) -> None:
     parser.option("out", str, RUNS, "Folder of runs to write; runs of all scenarios may share one.")
 
 
-def add_judge(parser: Parser) -> None:
-    """Add the option --judge, the view in which methods are compared; see `judged_view`."""
+def add_judge(
+    parser: Parser, usual: str = "averaged-last (network-last if the scenario says average: null)"
+) -> None:
+    """Add the option --judge, the view in which methods are compared; see `judged_view`.
+
+    Args:
+        parser: The parser of a command.
+        usual: What happens without the option, for its explanation.
+    """
     from adagc.training.views import ViewName
 
     parser.option(
@@ -263,8 +290,8 @@ def add_judge(parser: Parser) -> None:
         ViewName | None,
         None,
         "What is compared, of every method alike: the averaged or the trained network, after the"
-        " last epoch or the best by noisy validation. By default averaged-last (network-last if"
-        " the scenario says average: null). Files of tables hold all four.",
+        f" last epoch or the best by noisy validation. By default {usual}. Files of tables hold all"
+        " four.",
     )
 
 

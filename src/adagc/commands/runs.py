@@ -11,6 +11,8 @@ from adagc.progress import meter
 
 if TYPE_CHECKING:
     from adagc.arguments import Parser
+    from adagc.training.records import TestRecord
+    from adagc.training.runs import Run
 
 
 def demo(argv: list[str]) -> None:
@@ -97,7 +99,7 @@ def train(argv: list[str]) -> None:
         return
     if tested is not None:
         rows, title = console.rows_of(tested), f"{method.title}: test, clean labels"
-        console.stdout.print(console.score_table(rows, title, tested.remark))
+        console.stdout.print(console.score_table(rows, title, _remarks(run, tested)))
     else:
         console.stdout.print("No clean test labels: noisy validation scores are in the report.")
     console.stdout.print(f"Run folder: {run.folder}", soft_wrap=True)
@@ -136,8 +138,9 @@ def evaluate(argv: list[str]) -> None:
     from adagc.training.runs import Run
 
     quiet_start()
+    run = Run.open(options.run)
     scores = run_evaluation(
-        Run.open(options.run),
+        run,
         split=options.split,
         absent=options.absent,
         root=options.root,
@@ -151,7 +154,8 @@ def evaluate(argv: list[str]) -> None:
 
     other = " of other data than the run's" if scores.other_data else ""
     title = f"{scores.method}: {options.split}, clean labels{other}"
-    console.stdout.print(console.score_table(console.rows_of(scores), title, scores.remark))
+    rows = console.rows_of(scores)
+    console.stdout.print(console.score_table(rows, title, _remarks(run, scores)))
 
 
 def report(argv: list[str]) -> None:
@@ -185,6 +189,11 @@ def report(argv: list[str]) -> None:
         print_json({"report": str(path)})
     else:
         print(path)
+
+
+def _remarks(run: Run, tested: TestRecord) -> str:
+    """What a reader of the scores must know: what was tested, what was told, how training went."""
+    return "\n".join(filter(None, [tested.remark, *run.remarks]))
 
 
 def _add_root(parser: Parser) -> None:

@@ -166,7 +166,7 @@ def _shared_truth(runs: Sequence[Result]) -> NDArray[np.bool_]:
     for run in runs[1:]:
         if not np.array_equal(run.truth(), first):
             raise AdagcError(
-                f"{runs[0].run.folder} and {run.run.folder} were not tested on the same images:"
+                f"{runs[0].name} and {run.name} were not tested on the same images:"
                 " compare runs of one split only (adagc evaluate tests them again)"
             )
     return first
@@ -181,6 +181,6 @@ def _check_scores(run: Result, view: View, value: float) -> None:
     scores = view.scores(run.networks)
     if scores is not None and abs(scores.mean_average_precision - value) > 1e-6:
         raise AdagcError(
-            f"{run.run.folder} has predictions with another mAP ({value * 100:.2f}) than its scores"
-            f" ({scores.mean_average_precision * 100:.2f}): run  adagc evaluate {run.run.folder}"
+            f"{run.name} has predictions with another mAP ({value * 100:.2f}) than its scores"
+            f" ({scores.mean_average_precision * 100:.2f}): {run.remedy}"
         )

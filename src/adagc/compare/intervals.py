@@ -55,6 +55,11 @@ class Difference:
         return (self.high - self.low) / 2
 
     @property
+    def rests_on_seeds(self) -> bool:
+        """Whether both rows have several seeds in common, so that one lucky run is not enough."""
+        return self.covers_seeds and self.seeds > 1
+
+    @property
     def is_clear(self) -> bool:
         """Whether 0 is outside the interval."""
         return not self.low <= 0 <= self.high

@@ -35,6 +35,8 @@ class Recommendation:
     leader: str = ""  # the candidate that is ahead
     score: float = 0.0  # mean over the leader's runs
     highest: bool = True  # whether no candidate has a higher mean over its own runs
+    # The candidate with the smallest difference from the leader: of those that cannot be told apart
+    # from it, if there are any, because these stand against a recommendation.
     runner_up: str = ""
     lead: Difference | None = None  # leader minus runner-up
     level: tuple[str, ...] = ()  # candidates that cannot be told apart from the leader
@@ -56,8 +58,9 @@ class Recommendation:
     @property
     def recommended(self) -> str:
         """The method to use; empty if the runs do not show that one is the best."""
-        clear = self.lead is not None and self.lead.covers_seeds and self.lead.low > 0
-        return self.leader if clear else ""
+        lead = self.lead
+        sure = lead is not None and lead.rests_on_seeds and lead.low > 0
+        return self.leader if sure else ""
 
     @property
     def sentence(self) -> str:
@@ -118,7 +121,10 @@ def recommend(
     leader, gaps = comparison.leader, comparison.gaps
     if not gaps:
         return Recommendation(**counts, missing="no two methods have a run with the same seed")
-    runner_up = min(gaps, key=lambda label: gaps[label].mean)
+    level = tuple(label for label in gaps if not gaps[label].is_clear)
+    # With one seed nothing is recommended anyway, and the next in the table is of interest.
+    rivals = level if level and comparison.covers_seeds else gaps
+    runner_up = min(rivals, key=lambda label: gaps[label].mean)
     means = {label: _mean(runs, view) for label, runs in tested.items()}
     cost = {
         label: (results.cost(label) or 0.0) / (results.cost(leader) or 1.0)
@@ -142,7 +148,7 @@ def recommend(
         highest=means[leader] >= max(means[label] for label in candidates),
         runner_up=runner_up,
         lead=gaps[runner_up],
-        level=tuple(label for label in gaps if not gaps[label].is_clear),
+        level=level,
         compared=1 + len(gaps),
         cheapest=cheapest,
         gap=gaps.get(cheapest),

@@ -16,7 +16,7 @@ from adagc.bench.results import Choice, Result, Results
 from adagc.compare.intervals import Difference
 from adagc.compare.reference import Reference, Value
 from adagc.methods import outline, outlines
-from adagc.methods.told import MARK
+from adagc.methods.told import MARK, TOLD
 from adagc.metrics import METRICS, Metric
 from adagc.training.views import DEFAULT, View
 from adagc.types import NetworkRole
@@ -28,7 +28,7 @@ PRIORS = MARK
 CLEAN = "†"
 _FOOTNOTES = {
     CLEAN: "trains with clean labels: an upper bound, not counted for bold and italics",
-    PRIORS: "is told the true label frequencies or the mean number of labels per image",
+    PRIORS: TOLD,
 }
 
 

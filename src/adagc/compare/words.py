@@ -23,7 +23,7 @@ def sentence(found: Recommendation) -> str:
         reasons = [found.missing, *([warning] if warning else [])]
         return f"There is no recommendation yet: {'; '.join(reasons)}."
     assert found.lead is not None
-    if found.lead.covers_seeds:
+    if found.lead.rests_on_seeds or (found.level and found.lead.covers_seeds):
         sentences = [_first(found, found.lead), _cost(found)]
         if found.advantage is not None:
             sentences.append(_informed(found, found.advantage))
@@ -72,10 +72,9 @@ def listed(labels: Sequence[str], most: int = 3) -> str:
 def _first(found: Recommendation, lead: Difference) -> str:
     """Which method leads, and how certain that is."""
     many = f", corrected for comparing {found.compared} methods" if found.compared > 2 else ""
-    basis = (
-        f"{found.view.networks}; 95 % interval over {lead.seeds} seed{'s' * (lead.seeds > 1)} and"
-        f" {lead.images} test images{many}"
-    )
+    # Two that never met in a seed are compared through others that met both.
+    seeds = f"{lead.seeds} seed{'s' * (lead.seeds > 1)}" if lead.seeds else "seeds of others"
+    basis = f"{found.view.networks}; 95 % interval over {seeds} and {lead.images} test images{many}"
     if found.recommended:
         return (
             f"Use {found.leader}: it leads by {points(lead)} mAP over {found.runner_up} ({basis})"
@@ -97,11 +96,15 @@ def _ahead(found: Recommendation) -> str:
 
 
 def _without_seeds(found: Recommendation, lead: Difference) -> list[str]:
-    """What can be seen in runs of one seed, and that it is not enough."""
+    """What can be seen if the first two share at most one seed, and that it is not enough."""
+    common = "with one seed"
+    covers = f"the 95 % interval covers the choice of the {lead.images} test images only"
+    if lead.covers_seeds:
+        common = f"but they have {'only one' if lead.seeds else 'no'} seed in common"
+        covers = "95 % interval over test images and the seeds of other methods"
     return [
-        f"{_ahead(found)}, {points(lead)} above {found.runner_up} with one seed"
-        f" ({found.view.networks}; the 95 % interval covers the choice of the {lead.images} test"
-        " images only)",
+        f"{_ahead(found)}, {points(lead)} above {found.runner_up}{',' * lead.covers_seeds} {common}"
+        f" ({found.view.networks}; {covers})",
         "Nothing is recommended from one seed, because another one may turn the order round: run"
         f" {_ENOUGH} or more (such as --seeds {' '.join(map(str, range(_ENOUGH)))})",
     ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adagc.methods import Method
 
 MARK = "ᵃ"  # of such runs, and of methods that need label frequencies, in tables
+TOLD = "is told the true label frequencies or the mean number of labels per image"  # what it means
 # Labels by which options were chosen: observed ones of validation images, or true ones.
 TunedOn = Literal["noisy", "clean"]
 
@@ -41,3 +42,21 @@ def told_by(
     # Tuning searches the grid and leaves all other options as somebody has set them.
     tuned = method.grid if tuned_on == "noisy" else ()
     return tuple(name for name in changed if name in method.frequencies and name not in tuned)
+
+
+def caveat(method: type[Method], options: Mapping[str, Any]) -> str:
+    """What a reader of a single run's scores must know of what it was told; empty if nothing.
+
+    The folder of a run does not say how its options were chosen.
+    """
+    if "priors" in method.needs:
+        return f"{method.title} {TOLD}."
+    names = told_by(method, options)
+    if not names:
+        return ""
+    several = len(names) > 1
+    return (
+        f"{method.title} is told how frequent labels are by its option{'s' * several}"
+        f" {' and '.join(names)}, unless {'they were' if several else 'it was'} tuned on noisy"
+        " validation labels."
+    )

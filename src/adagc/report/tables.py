@@ -56,7 +56,8 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
     if len(rivals) > 1:
         lead += " Bold: best of its column"
         lead += ", not counting runs that trained with clean labels." if bounds else "."
-    remarks = caveats(record, others)
+    remarks = [*dict.fromkeys(text for one in runs for text in one.run.remarks)]
+    remarks += caveats(record, others)
     never = _never_predicted(record.scores, record.final)
     parts = [drawn, f'<p class="small">{esc(never)}</p>' if never else ""]
     if record.scores.remark:

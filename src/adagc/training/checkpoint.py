@@ -41,7 +41,7 @@ def load(path: Path | BinaryIO, device: torch.device | str = "cpu") -> dict[str,
 
 
 def _undisturbed(work: Callable[[], None]) -> None:
-    """Call a function that a signal must not interrupt; if one comes, its exception is raised after.
+    """Call a function that no signal may interrupt; the exception of a signal is raised after it.
 
     Torch calls the file's `write` from compiled code, which would turn the end of the process
     (Ctrl-C, the time limit of a cluster) into an error of the checkpoint. Signals are answered in

@@ -143,8 +143,11 @@ def method_options(path: Path, title: str | None = None) -> dict[str, MethodBloc
 def options_in(folder: Path, title: str | None = None) -> dict[str, MethodBlock]:
     """The methods whose options the method files of one folder set, by title.
 
-    Raises UsageError if a method file contains anything but the options of its method.
+    Raises UsageError if there is no such folder, which would otherwise mean that all methods keep
+    their defaults, or if a method file contains anything but the options of its method.
     """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder of method options, as adagc tune writes it")
     methods: dict[str, MethodBlock] = {}
     for path in sorted(folder.glob("*.yaml")):
         own = None if path.name == SCENARIO else read_settings(path).get("method")

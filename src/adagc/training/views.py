@@ -80,6 +80,11 @@ class View:
         """The view in a sentence, such as "averaged networks after the last epoch"."""
         return f"{self.network}s {_AFTER[self.choice]}"
 
+    @property
+    def at_other_epoch(self) -> View:
+        """The same network after the chosen epoch instead of the last one, or the other way."""
+        return View(self.role, "best" if self.choice == "last" else "last")
+
     def of(self, networks: Mapping[str, TestedNetwork]) -> str | None:
         """The name of the network with this role among those of a run; None if it has none.
 

@@ -26,6 +26,7 @@ from adagc.bench.jobs import Job, make_job, slug
 from adagc.bench.results import Choice
 from adagc.bench.scenarios import Scenario
 from adagc.errors import AdagcError, MissingExtraError, check_range
+from adagc.methods.told import TunedOn
 from adagc.metrics import CriterionName
 from adagc.training.runs import Run
 from adagc.tuning.search import Dimension, Sampler, Trial, grid, name_of, read, space, state_of
@@ -62,6 +63,12 @@ class Plan:
         """The scenario's values of options that are not tuned."""
         told = self.scenario.told(self.method.title)
         return {name: value for name, value in told.items() if name not in self.space}
+
+    @property
+    def tuned_on(self) -> TunedOn:
+        """Labels by which options are chosen: clean ones if those that are not tuned were."""
+        kept = self.scenario.tuned_on(self.method.title) if self.told else None
+        return "clean" if kept == "clean" else "noisy"
 
     @cached_property
     def epochs(self) -> int:
@@ -108,7 +115,7 @@ class Plan:
                 self.out,
                 options=options,
                 label=f"{title} {name}",
-                tuned_on="noisy",
+                tuned_on=self.tuned_on,
             )
             for seed in self.seeds
         ]

@@ -23,6 +23,7 @@ from adagc.atomic import write_text
 from adagc.bench.jobs import Job, slug
 from adagc.bench.results import Choice
 from adagc.errors import AdagcError, UsageError
+from adagc.methods.told import TunedOn
 from adagc.metrics import CRITERIA, Criterion, CriterionName
 from adagc.tuning.ledger import Plan
 from adagc.tuning.search import (
@@ -73,6 +74,7 @@ class Study:
     epochs: int  # of every run
     seeds: tuple[int, ...]
     told: Mapping[str, Any]  # options that the scenario sets and that are not tuned
+    tuned_on: TunedOn  # "clean" if these were chosen by clean labels
     space: Mapping[str, Dimension]  # the tuned options, by name
     trials: tuple[Trial, ...]
     hindsight: tuple[Hindsight | None, ...]  # one per trial; None if it is not finished
@@ -236,7 +238,7 @@ class Study:
         Args:
             base: Name of another YAML file that the file extends, if any.
         """
-        options = {"title": self.method, "tuned_on": "noisy", **self.options}
+        options = {"title": self.method, "tuned_on": self.tuned_on, **self.options}
         assert self.best is not None
         assert self.best.score is not None
         states = ", ".join(
@@ -244,9 +246,11 @@ class Study:
             for state in ("finished", "pruned", "failed")
             if self.count(state)
         )
+        clean = "clean labels played no part"
+        if self.tuned_on == "clean":
+            clean = f"{' and '.join(self.told)} by clean labels"
         lines = (
-            f"# Chosen by noisy validation labels ({self.criterion.title}); clean labels played no"
-            " part.",
+            f"# Chosen by noisy validation labels ({self.criterion.title}); {clean}.",
             f"# scenario: {self.scenario}",
             f"# training: {self.protocol}",
             f"# sampler:  {self.sampler}, {len(self.trials)} trials ({states})",
@@ -284,6 +288,7 @@ def study_of(plan: Plan, points: Sequence[Mapping[str, Any]]) -> Study:
         epochs=config.epochs,
         seeds=plan.seeds,
         told=plan.told,
+        tuned_on=plan.tuned_on,
         space=plan.space,
         trials=trials,
         hindsight=tuple(

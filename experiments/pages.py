@@ -1,0 +1,371 @@
+"""Write docs/results/*.md and the results in README.md from the committed records.
+
+    python experiments/pages.py            (make pages)
+    python experiments/pages.py --check    (exit code 1 if a page is not what the records say)
+
+A page is a Jinja template in docs/results/templates. Its tables, sentences and numbers are
+expressions over the records in docs/results/data: packs that `adagc bench --pack` wrote, and files
+with one run per line. So no number is typed by hand. Decimal numbers and percentages outside of
+expressions and code are refused, unless the first comment of the template lists them as settings
+or as values of the paper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+
+import jinja2
+
+from adagc.atomic import write_text
+from adagc.bench.packs import unpack
+from adagc.bench.results import Result
+from adagc.compare import render
+from adagc.compare.outputs import Written, make_tables
+from adagc.compare.words import signed
+from adagc.methods import outlines
+from adagc.metrics import METRICS
+from adagc.paper import values as printed_values
+from adagc.training.views import VIEWS
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fidelity
+import selection
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+DATA = RESULTS / "data"
+TEMPLATES = RESULTS / "templates"
+README = ROOT / "README.md"
+# Not yet made from records: speed.md is what benchmarks printed.
+BY_HAND = ("speed.md", "aid.md", "demo.md", "ablations.md")
+BEGIN, END = "<!-- written by make pages -->", "<!-- end -->"
+
+WIDTH = 112
+HEADINGS = {metric.heading: key for key, metric in METRICS.items()}
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.\d+(?![\w.])|(?<![\w.])\d+(?= %)")
+
+
+class Pack:
+    """The published runs of one scenario.
+
+    Args:
+        name: Name of the scenario, which is that of the folder in docs/results/data.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.scenario, self.results = unpack(DATA / name)
+
+    @cached_property
+    def _written(self) -> Written:
+        paper = self.scenario.paper
+        reference = None if paper is None else printed_values.values(paper)
+        judge = VIEWS["averaged-last"]
+        return make_tables(self.scenario, self.results, DATA, reference, judge=judge)
+
+    def table(self, view: str = "averaged-last") -> str:
+        """The table of a view as `adagc tables` writes it, with its notes."""
+        number = [verdict.view.name for verdict in self._written.verdicts].index(view)
+        return render.markdown(self._written.tables[number]).strip()
+
+    def verdict(self, view: str = "averaged-last") -> str:
+        """The recommendation in this view, as a quotation."""
+        (found,) = (one for one in self._written.verdicts if one.view.name == view)
+        return quoted(found.sentence)
+
+    def gain(self, label: str, baseline: str, view: str = "averaged-last") -> str:
+        """What a row gains over a baseline in mAP, with its 95 % interval: "+1.1 ± 1.5"."""
+        (found,) = (one for one in self._written.verdicts if one.view.name == view)
+        return signed(found.gains[label][baseline])
+
+    def per_seed(
+        self, label: str, metric: str = "mAP", view: str = "averaged-last"
+    ) -> dict[int, float]:
+        """The scores of all runs of a row as the table shows them, by seed."""
+        key = HEADINGS[metric]
+        return {
+            run.seed: METRICS[key].scale * scores.summary()[key]
+            for run in self.results.of(label)
+            if (scores := VIEWS[view].scores(run.networks)) is not None
+        }
+
+    def mean(self, label: str, metric: str = "mAP", view: str = "averaged-last") -> float:
+        """Mean over seeds."""
+        return statistics.fmean(self.per_seed(label, metric, view).values())
+
+    def closed(self, label: str, view: str = "averaged-last") -> float:
+        """Share of the gap from AN to GT that a row closes in mAP, in per cent."""
+        own, low, high = (self.mean(one, view=view) for one in (label, "AN", "GT w/ BCE"))
+        return 100 * (own - low) / (high - low)
+
+    def cross(self, one: tuple[str, str], other: tuple[str, str]) -> tuple[float, float]:
+        """Mean difference in mAP of two rows, each in a view of its own, and its standard error.
+
+        The error is that of the mean over seeds: the choice of test images is not in it.
+        """
+        first, second = (self.per_seed(label, view=view) for label, view in (one, other))
+        gaps = [first[seed] - second[seed] for seed in first]
+        return statistics.fmean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5
+
+    def untold(self, view: str = "averaged-last") -> list[tuple[str, float]]:
+        """Rows that get nothing but observed labels, best mAP first."""
+        rows = [
+            label
+            for label in self.results.labels
+            if not self.results.given(label) & {"truth", "priors"}
+        ]
+        return sorted(((row, self.mean(row, view=view)) for row in rows), key=lambda r: -r[1])
+
+    def triggered(self) -> list[tuple[int, int, bool]]:
+        """Seed, epoch after which calibration began, and whether it was forced, of AdaGC's runs."""
+        return [
+            (run.seed, status["triggered_after"], "forced" in run.remark)
+            for run in self.results.of("AdaGC")
+            if "triggered_after" in (status := run.run.history[-1].status)
+        ]
+
+    @property
+    def made(self) -> str:
+        """Where and with what the runs were made, and what they cost, in a sentence or two."""
+        return made(self.results.finished)
+
+    @property
+    def seeds(self) -> str:
+        """The seeds, such as "10 to 14"."""
+        numbers = sorted({run.seed for run in self.results.finished})
+        return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def made(runs: Sequence[Result]) -> str:
+    """Number of runs, their cost and the machine, from what the runs recorded."""
+    about = [run.run.read_json("environment.json") for run in runs]
+    hours = sum(run.cpu_seconds or run.seconds for run in runs) / 3600
+    threads, processors, torch, commits = (
+        ", ".join(sorted({str(one) for one in values}))
+        for values in (
+            [one["threads"] for one in about],
+            [one["processor"] for one in about],
+            [one["packages"]["torch"] for one in about],
+            [one["git"] for one in about],
+        )
+    )
+    many = "" if threads == "1" else "s"
+    return (
+        f"{len(runs)} runs, {hours:.1f} CPU hours, {threads} thread{many} each on {processors},"
+        f" torch {torch}, commit {commits}."
+    )
+
+
+class Lines:
+    """Records of an earlier form: scores, options and machine of every run, without histories."""
+
+    def __init__(self, name: str) -> None:
+        text = (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
+        self.runs = [json.loads(line) for line in text.splitlines()]
+
+    def of(self, method: str, network: str, epoch: str) -> list[Mapping[str, float]]:
+        """The scores of all runs of a method that have this network."""
+        own = [run for run in self.runs if run["method"] == method]
+        return [run["networks"][network][epoch] for run in own if network in run["networks"]]
+
+    def mean(self, method: str, metric: str, network: str, epoch: str = "last") -> float:
+        """Mean over seeds."""
+        key = HEADINGS[metric]
+        scale = METRICS[key].scale
+        return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch))
+
+    def table(self) -> str:
+        """Mean and unbiased deviation over seeds of every method, network and choice of epoch."""
+        metrics = [METRICS[HEADINGS[name]] for name in ("mAP", "mF1", "mPrec", "mRec", "OA")]
+        known = {run["method"] for run in self.runs}
+        lines = [
+            f"| method | network | epoch | seeds | {' | '.join(m.heading for m in metrics)} |",
+            f"|---|---|---|---|{'---:|' * len(metrics)}",
+        ]
+        for title in (title for title in outlines() if title in known):
+            names = {
+                name for run in self.runs if run["method"] == title for name in run["networks"]
+            }
+            for network in sorted(names, key=lambda name: (name != "network", name)):
+                for epoch in ("last", "best"):
+                    runs = self.of(title, network, epoch)
+                    cells = [
+                        spread([m.scale * run[m.key] for run in runs], m.decimals) for m in metrics
+                    ]
+                    about = (title, network, epoch, str(len(runs)))
+                    lines.append(f"| {' | '.join((*about, *cells))} |")
+        return "\n".join(lines)
+
+
+def spread(values: Sequence[float], decimals: int = 2) -> str:
+    """Mean, and unbiased standard deviation in brackets."""
+    mean = f"{statistics.fmean(values):.{decimals}f}"
+    return mean if len(values) == 1 else f"{mean} ({statistics.stdev(values):.{decimals}f})"
+
+
+def quoted(text: str) -> str:
+    """Text as a quotation, in lines."""
+    return "\n".join(f"> {line}" for line in _wrapped(text, WIDTH - 2))
+
+
+def reflowed(text: str) -> str:
+    """Markdown with paragraphs and lists in lines of equal width; all else stays as it is.
+
+    A template has an expression where the page has a number, so its own lines are no guide.
+    """
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if number % 2 else _reflowed(part) for number, part in enumerate(parts))
+
+
+def _reflowed(text: str) -> str:
+    blocks = re.split(r"(\n{2,})", text)
+    return "".join(_block(block) for block in blocks)
+
+
+def _block(block: str) -> str:
+    """One paragraph, list, table, heading, quotation or space between them."""
+    if not block.strip() or block.lstrip()[0] in "|#>!<":
+        return block
+    items = re.split(r"\n(?=- |\d+\. )", block)
+    return "\n".join("\n".join(_item(item)) for item in items)
+
+
+def _item(text: str) -> list[str]:
+    """A paragraph, or an item of a list, whose further lines are indented like its words."""
+    mark = re.match(r"- |\d+\. |", text)
+    assert mark is not None
+    return _wrapped(text, WIDTH, " " * mark.end())
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        " ".join(text.split()),
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def one(value: float) -> str:
+    """A number with one decimal, which is never -0.0."""
+    return f"{round(value, 1) + 0.0:.1f}"
+
+
+def two(value: float) -> str:
+    """A number with two decimals."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
+def plus(value: float) -> str:
+    """A number with one decimal and its sign."""
+    return f"{round(value, 1) + 0.0:+.1f}"
+
+
+def whole(value: float) -> str:
+    """A number without decimals."""
+    return f"{value:.0f}"
+
+
+def environment() -> jinja2.Environment:
+    """Where templates find what they may say."""
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        autoescape=False,  # the pages are Markdown
+    )
+    found.filters |= {"one": one, "two": two, "plus": plus, "whole": whole}
+    found.globals |= {
+        "pack": cache(Pack),
+        "lines": cache(Lines),
+        "selection": cache(Selection),
+        "fidelity": fidelity,
+        "min": min,
+        "max": max,
+    }
+    return found
+
+
+class Selection:
+    """What choosing by noisy validation labels costs: experiments/selection.py."""
+
+    def __init__(self) -> None:
+        paths = [DATA / f"selection-{data}.jsonl" for data in selection.SCENARIOS]
+        self.lines = [line for path in paths for line in selection.read(path)]
+        self.found = selection.regrets(self.lines)
+
+    def table(self) -> str:
+        """Mean and worst regret of every criterion, by data and question."""
+        return selection.table(self.found).strip()
+
+    def by_case(self, data: str, question: str) -> str:
+        """Mean regret over seeds of every case."""
+        return selection.by_case(self.found, data, question).strip()
+
+    def mean(self, data: str, question: str, by: str) -> float:
+        """Mean regret of a criterion in points of mAP."""
+        return statistics.fmean(
+            r.cost for r in self.found if (r.data, r.question, r.by) == (data, question, by)
+        )
+
+    def differences(self, criterion: str, other: str) -> str:
+        """How much less one criterion loses than another, by data and question, as a list."""
+        text = selection.differences(self.found, criterion, other)
+        return "\n".join(f"- {line}" for line in text.splitlines())
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Every page and what it should say; README.md with the results between its two marks."""
+    templates = environment()
+    for path in sorted(TEMPLATES.glob("*.md")):
+        check_numbers(path)
+        text = reflowed(templates.get_template(path.name).render())
+        if path.name == README.name:
+            before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+            _, _, after = rest.partition(END)
+            yield README, f"{before}{BEGIN}\n{text.strip()}\n{END}{after}"
+        else:
+            yield RESULTS / path.name, f"{text.strip()}\n"
+
+
+def check_numbers(path: Path) -> None:
+    """Raise ValueError if a template has a number that no record is behind.
+
+    Numbers in code, and those that the first comment of the template lists, are settings or values
+    of the paper.
+    """
+    text = path.read_text(encoding="utf-8")
+    allowed = set(_NUMBER.findall(text.partition("#}")[0])) if text.startswith("{#") else set()
+    for pattern in (r"\{#.*?#\}", r"\{\{.*?\}\}", r"\{%.*?%\}", r"```.*?```", r"`[^`\n]*`"):
+        text = re.sub(pattern, "", text, flags=re.DOTALL)
+    typed = [number for number in _NUMBER.findall(text) if number not in allowed]
+    if typed:
+        raise ValueError(f"{path.name} has numbers without a record: {', '.join(typed)}")
+
+
+def changed() -> Iterable[tuple[Path, str]]:
+    """The pages that differ from what the records say, and what they should say."""
+    for path, text in pages():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield path, text
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    told = parser.parse_args()
+    differing = list(changed())
+    for path, text in differing:
+        print(f"{'differs' if told.check else 'written'}: {path.relative_to(ROOT)}")
+        if not told.check:
+            write_text(path, text)
+    sys.exit(1 if told.check and differing else 0)
