@@ -609,12 +609,58 @@ def test_maps_with_a_value_that_is_no_class(capsys, table, tmp_path):
     assert run(capsys, *words, "--ignore", "99")[0] == 0
 
 
+@pytest.mark.parametrize("name", ["a [red] run", "[/b]"])
+def test_brackets_in_names_are_printed_as_they_are(capsys, arrays, tmp_path, name):
+    out = tmp_path / name
+    code, said, _ = run(capsys, *train_words(arrays, out, "--method", "AN", "--report", "false"))
+    assert code == 0
+    assert f"Run folder: {out}" in said
+    code, said, err = run(capsys, "theory", out, "--out", tmp_path / "figures" / name)
+    assert (code, err) == (0, "")
+    assert str(tmp_path / "figures" / name / "theory.pdf") in said
+
+
 def test_out_that_is_a_file_is_refused(capsys, arrays, tmp_path):
     (tmp_path / "file").write_text("mine")
     code, _, err = run(capsys, *train_words(arrays, tmp_path / "file", "--method", "AN"))
     assert code == 2
     assert "is a file" in err
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "demo-random"),
+        ("ablate", "demo-random"),
+        ("tune", "demo-random", "--methods", "LL-R"),
+        ("figures", "demo-random"),
+        ("tables", "pack"),
+        ("theory", "run"),
+        ("demo",),
+        ("train", "--data", "synthetic", "--scheme", "random"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_begins_to_work_for_a_folder_that_cannot_be_made(capsys, tmp_path, words):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        code, _, err = run(capsys, *words, "--out", out)
+        assert (code, err.splitlines()) == (
+            2, [f"adagc {words[0]}: {tmp_path / 'file'} is a file: choose another --out"]
+        )  # fmt: skip
+    if words[0] != "figures":  # whose default is another folder
+        code, _, err = run(capsys, *words, "--out", "")
+        assert (code, "--out is empty: give a folder, or leave it out" in err) == (2, True)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_folder_is_checked_before_the_data_is_opened(capsys, arrays, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    arrays[0].write_bytes(b"not an array")
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "mine"))
+    assert (code, "is not empty and not a run: choose another --out" in err) == (2, True)
 
 
 def test_report_against_other_runs(capsys, arrays, tmp_path):
@@ -624,3 +670,92 @@ def test_report_against_other_runs(capsys, arrays, tmp_path):
     code, out, _ = run(capsys, "report", tmp_path / "AN", "--against", tmp_path / "WAN", "--json")
     assert code == 0
     assert "WAN" in Path(json.loads(out)["report"]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("epochs: 2\nseed: 1\nepochs: 3\n", ", line 3: epochs is set a second time; remove one"),
+        ("batch_size: 2\nbatch-size: 3\n", ", line 2: batch_size is set a second time"),
+        ("epochs: 2\n\tseed: 1\n", ", line 2, is not valid YAML (found character"),
+        ("labels: 2020-13-45\n", " is not valid YAML (month must be in 1..12)"),
+        ("seed: !!bool maybe\n", " is not valid YAML ('maybe')"),
+        ("[" * 3000 + "]" * 3000, " is nested too deeply"),
+        ("epochs: 2\n".encode("utf-16"), " is not text in UTF-8: save it as UTF-8"),
+        ("epochs: \0\n", " is not valid YAML (special characters are not allowed)"),
+    ],
+)
+def test_a_fault_of_a_yaml_file_is_told_by_its_line(capsys, tmp_path, text, said):
+    config = tmp_path / "c.yaml"
+    config.write_bytes(text if isinstance(text, bytes) else text.encode())
+    code, out, err = run(capsys, "train", "--config", config, "--out", tmp_path / "run")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{config}{said}" in err
+    assert "unicode string" not in err
+
+
+def test_names_in_yaml_files_may_have_dashes(tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("scheme: random\nbatch-size: 5\nmethod: {title: AdaGC, ramp-epochs: 3}\n")
+    order = parse_train(["--data", "synthetic", "--config", str(config), "--out", "x"])
+    assert (order.config.batch_size, order.options["ramp_epochs"]) == (5, 3)
+
+
+@pytest.mark.parametrize("flag", ["--jobs", "--format", "--foo"])
+def test_what_only_shares_its_dashes_is_not_suggested(capsys, flag):
+    code, _, err = run(capsys, "bench", "demo-random", flag, "2")
+    assert (code, "did you mean" in err) == (2, False)
+
+
+def test_help_of_help_is_the_overview(capsys):
+    assert run(capsys, "help", "help") == run(capsys, "--help")
+
+
+@pytest.mark.parametrize("value", [1e300, -1e39])
+def test_values_that_no_network_can_take_are_named(capsys, arrays, tmp_path, value):
+    root, _, _ = arrays
+    values = np.load(root).astype(np.float64)
+    values[3, 1] = value
+    np.save(root, values)
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "run"))
+    assert (code, (tmp_path / "run").exists()) == (1, False)
+    assert "1 of 64 images have infinite values, or values beyond 3.4e+38 (00003)" in err
+    assert "overflow" not in err
+    code, out, err = run(capsys, "inspect", root)
+    assert (code, err) == (0, "")
+    assert "values beyond 3.4e+38, with which training stops: 00003" in " ".join(out.split())
+
+
+def test_an_array_that_does_not_exist_is_called_so(capsys, tmp_path):
+    (tmp_path / "scenario.yaml").write_text("data: array\nroot: nowhere.npy\nscheme: random\n")
+    code, _, err = run(capsys, "bench", tmp_path, "--methods", "AN", "--dry-run")
+    assert (code, "--root nowhere.npy: there is no such file or folder" in err) == (2, True)
+
+
+def test_training_says_what_inspect_would_about_labels(capsys, arrays, tmp_path):
+    root, labels, truth = arrays
+    words = ["--method", "AN", "--report", "false", "--epochs", "1"]
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "good", *words))
+    assert (code, "warning" in err) == (0, False)
+    table = read_labels(truth)
+    never = np.where(table.values[:, 0] == 0, table.classes[0], "")
+    rows = [f"{image},{name}" for image, name in zip(table.images, never, strict=True)]
+    labels.write_text("\n".join(["image,label", *rows]))
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "wrong", *words))
+    assert (code, "labels (100%) contradict the truth, for example" in err) == (0, True)
+    rows = [f"{image},{'Forest' if i % 2 else 'forest'}" for i, image in enumerate(table.images)]
+    labels.write_text("\n".join(["image,label", *rows]))
+    alone = ["train", root, "--data", "array", "--labels", labels, *words]
+    code, _, err = run(capsys, *alone, "--out", tmp_path / "case")
+    assert "Forest and forest may be one class in different spellings" in err
+    labels.write_text(labels.read_text().replace("Forest", "forest"))
+    code, _, err = run(capsys, *alone, "--out", tmp_path / "single")
+    assert "forest is the only class; a classifier needs two or more" in err
+    np.save(root, np.ones_like(np.load(root)))
+    code, _, err = run(capsys, *alone, "--out", tmp_path / "same")
+    assert "every band is constant or has no value: there is nothing to learn from" in err
+
+
+def test_methods_with_a_comma_between_them_are_understood_as_such(capsys):
+    code, _, err = run(capsys, "bench", "demo-random", "--methods", "AN,WAN", "--dry-run")
+    assert (code, "no method 'AN,WAN'; separate names with blanks: AN WAN" in err) == (2, True)

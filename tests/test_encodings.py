@@ -154,10 +154,30 @@ def test_names_that_are_not_utf_8_are_one_line(monkeypatch, capsys):
     monkeypatch.setitem(COMMANDS, "inspect", write)
     assert main(["inspect"]) == 1
     printed = capsys.readouterr()
-    assert printed.err == (
-        "adagc inspect: 'w\\udce4' is not valid UTF-8: rename it, or try again with PYTHONUTF8=1\n"
-    )
+    said = "adagc inspect: the name 'w\\udce4' is not valid UTF-8: rename it"
+    assert printed.err == f"{said}\n"
     assert printed.out == "w?ld.png\n"
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    assert main(["inspect"]) == 1
+    assert capsys.readouterr().err == f"{said}, or try again with PYTHONUTF8=1\n"
+
+
+def test_a_run_with_a_name_that_is_not_utf_8_leaves_no_folder(tmp_path, capsys):
+    folder = tmp_path / "photos"
+    rng = np.random.default_rng(0)
+    rows = ["image,label"]
+    folder.mkdir()
+    for i in range(20):
+        pixels = rng.integers(0, 255, (3, 32, 32), dtype=np.uint8)
+        np.save(folder / f"{i:02d}.npy", pixels)
+        rows.append(f"{i:02d},{'ab'[i % 2]}")
+    np.save(folder / os.fsdecode(b"w\xe4ld.npy"), pixels)
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    words = ["train", folder, "--labels", tmp_path / "labels.csv", "--out", tmp_path / "run"]
+    words += ["--backbone", "linear", "--method", "AN", "--epochs", "1"]
+    assert main([str(word) for word in words]) == 1
+    assert "is not valid UTF-8: rename it" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_plain_equivalents():

@@ -334,3 +334,14 @@ def test_a_dry_run_does_without_torch(tmp_path):
     done = dry_run()
     assert (done.returncode, done.stderr) == (0, "False\n")
     assert "1 runs, 1 finished, 0 to do" in done.stdout
+
+
+def test_ctrl_c_during_an_import_that_executes_text_is_130(tmp_path):
+    # Python would end by the signal although it is caught; collections.namedtuple, say, does this.
+    (tmp_path / "slow_plugin.py").write_text("exec('raise KeyboardInterrupt')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", "adagc", "methods"], capture_output=True, text=True, check=False,
+        env={**os.environ, "ADAGC_PLUGINS": "slow_plugin", "PYTHONPATH": path},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "adagc methods: interrupted\n")

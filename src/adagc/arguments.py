@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from adagc.errors import UsageError
 from adagc.errors import flag as _flag
 from adagc.options import REQUIRED, Option, convert
-from adagc.suggest import hint
+from adagc.suggest import closest
 
 
 class Parser:
@@ -198,8 +198,11 @@ class Parser:
                 name, equals, value = word.partition("=")
                 flag = name.replace("_", "-")
                 if flag not in (*self._flags, *self._old):
-                    near = hint(f"--{flag.lstrip('-')}", self._flags)
-                    self._parser.error(f"there is no option {name}{near}")
+                    # Without dashes, which all options have in common: --jobs is not like --json.
+                    names = {known.lstrip("-"): known for known in self._flags}
+                    near = closest(flag.lstrip("-"), names)
+                    meant = f"; did you mean '{names[near]}'?" if near else ""
+                    self._parser.error(f"there is no option {name}{meant}")
                 today = self._old.get(flag, flag)
                 spelt.append(f"{today if today.startswith('--') else flag}{equals}{value}")
             elif spelt and spelt[-1] in self._flags and re.match(r"-[\d.]", word):

@@ -68,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (KeyboardInterrupt, _SigtermError) as signalled:
         ended = isinstance(signalled, _SigtermError)
+        # Python notes that Ctrl-C came while a text was executed (as some imports do), and would
+        # end by that signal although we have caught it: executing another text takes the note back.
+        exec("")
         text = f"{'ended by SIGTERM' if ended else 'interrupted'}{_continued(name)}"
         code = 143 if ended else 130
     except Exception as error:
@@ -91,6 +94,9 @@ def _run(arguments: Sequence[str]) -> None:
     name, *rest = arguments
     if name in _HELP:  # adagc help train
         name, rest = rest[0], ["--help"]
+        if name in _HELP:
+            print(_overview())
+            return
     if name not in COMMANDS:
         near = hint(name, COMMANDS) or "; adagc --help lists them"
         raise UsageError(f"there is no command {name!r}{near}")
@@ -113,7 +119,8 @@ def _explained(error: Exception, name: str) -> tuple[str, int]:
         return f"{lack}{_continued(name)}", 1
     if isinstance(error, UnicodeEncodeError):  # a file is to be written, in UTF-8
         near = error.object[: error.end].splitlines()[-1][-40:]
-        return f"{near!a} is not valid UTF-8: rename it, or try again with PYTHONUTF8=1", 1
+        again = ", or try again with PYTHONUTF8=1" * (sys.getfilesystemencoding() != "utf-8")
+        return f"the name {near!a} is not valid UTF-8: rename it{again}", 1
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror or error}", 1

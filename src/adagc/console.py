@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from adagc.bench.jobs import Job
     from adagc.training.records import EpochRecord, TestRecord
 
-stdout = Console(highlight=False)
+# Names of folders, classes and images may contain brackets: no text is read as markup.
+stdout = Console(highlight=False, markup=False)
 stderr = progress.terminal()
 
 
 def configure_logging() -> None:
     """Log lines, Python warnings and lines about progress to stderr, short and in one form."""
-    progress.write_lines(lambda text: stderr.print(text, soft_wrap=True, markup=False))
+    progress.write_lines(lambda text: stderr.print(text, soft_wrap=True))
     handler: logging.Handler = logging.StreamHandler()  # whole lines, for files and programs
     if progress.is_shown():
         handler = RichHandler(console=stderr, show_time=False, show_path=False, show_level=False)
@@ -67,7 +68,7 @@ def score_table(
         remark: Text below the table.
     """
     table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
-    if remark:  # as Text, because a class may be called [bold]
+    if remark:
         table.caption, table.caption_justify = Text(remark), "left"
     table.collapse_padding = True
     table.add_column("", no_wrap=True)
@@ -81,7 +82,7 @@ def score_table(
         for key, metric in METRICS.items():
             text = metric.shown(scores)
             mark = text and scores[key] == best[key] and len(rows) > 1
-            cells.append(f"[bold]{text}[/]" if mark else text)
+            cells.append(Text(text, style="bold" if mark else ""))
         table.add_row(name, *cells)
     return table
 

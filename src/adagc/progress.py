@@ -130,7 +130,7 @@ def meter(what: str, total: float = 0, *, unit: str = "", marks: bool = False) -
     # Work that says nothing for a while is shown, too; inside other work that is shown already.
     alarm = threading.Timer(PATIENCE, _show, [opened])
     alarm.daemon = True
-    if not opened.nested and _first_process() and isinstance(_display(), _Bars | _Lines):
+    if not opened.nested and first_process() and isinstance(_display(), _Bars | _Lines):
         alarm.start()
     try:
         yield opened
@@ -174,7 +174,7 @@ def terminal() -> Console:
     """The stderr of this process; bars and log lines must share it, or they overwrite another."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def is_shown() -> bool:
@@ -313,7 +313,7 @@ def _show(opened: Meter) -> None:
             _display().changed(opened)
 
 
-def _first_process() -> bool:
+def first_process() -> bool:
     """Whether this is the only process or the first of several, before torch knows of them."""
     return os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0"
 

@@ -162,19 +162,35 @@ def test_split_file(root: Path, tmp_path: Path) -> None:
     assert data.notes == ("3 images are in no split",)
 
 
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_a_split_file_is_separated_as_label_files_are(
+    between: str, root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "split.csv"
+    rows = [f"{i:02d}.jpg{between}{'train' if i < 12 else 'test'}" for i in range(20)]
+    file.write_text("\ufeff" + "\r\n".join([f"Image{between}Split", *rows]), encoding="utf-8")
+    assert len(folder_collection(root, split=file).splits["test"]) == 8
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image;split\n", "starts with the line"),
-        ("", "starts with the line"),
+        ("image;split\n", "has a header but no rows"),
+        ("", "line 1: the first line must be the header 'image,split', not ''"),
+        ("00,train\n01,val\n", "must be the header 'image,split', not '00,train'"),
+        ("image,split,fold\n00,train,1\n", "must be the header 'image,split'"),
+        ("image,split\n00,train\n00,test\n", "line 3: image '00' is already on line 2"),
+        ('image,split\n00,"train\n01,test\n', "line 2: a quotation mark opens a cell"),
+        (f"image,split\n00,{'x' * 200_000}\n", "line 2: a cell has more than 131,072 characters"),
+        ("image,split\n00,train\n".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
         ("image,split\n00,training\n01,holdout\n", "line 3: expected .* not '01,holdout'"),
         ("image,split\n00,train\n99,val\n", "99"),
         ("image,split\n00,test\n", "no image is left for training"),
     ],
 )
-def test_bad_split_file(text: str, message: str, root: Path, tmp_path: Path) -> None:
+def test_bad_split_file(text: str | bytes, message: str, root: Path, tmp_path: Path) -> None:
     file = tmp_path / "split.csv"
-    file.write_text(text)
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(AdagcError, match=message):
         folder_collection(root, split=file)
 

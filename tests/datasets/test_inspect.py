@@ -10,6 +10,7 @@ import pytest
 import tifffile
 from rich.console import Console
 
+from adagc.datasets.inspect.labels import class_warnings
 from adagc.datasets.inspect.look import Inspection, inspect, render
 from adagc.errors import DataError
 from fakes import CLASSES, fake_aid, fake_ucmerced, picture
@@ -314,3 +315,9 @@ def test_rows_of_unreadable_images_have_an_image(root: Path) -> None:
     assert found.labels is not None
     assert found.labels.labels_without == ()
     assert found.labels.counts == {"tree": 4, "water": 3}
+
+
+def test_one_class_with_its_accent_stored_in_two_ways_is_noticed() -> None:
+    names = ("for\u00eat", "fore\u0302t", "water")  # as on Linux and as on macOS
+    said = r"labels: 'for\xeat' and 'fore\u0302t' may be one class in different spellings"
+    assert class_warnings("labels", names) == [said]

@@ -102,8 +102,11 @@ def test_feature_maps_are_not_taken_for_pictures_with_bands_last(shape):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((3, 4, 5)), "neither N x D nor"),
-        (np.zeros((0, 4)), "neither N x D nor"),
+        (
+            np.zeros((3, 4, 5)),
+            r"shape \(3, 4, 5\) has 3 axes; save embeddings as \(images, numbers",
+        ),
+        (np.zeros((0, 4)), r"shape \(0, 4\) is empty"),
         (np.zeros((3, 4), dtype=complex), "complex128 values"),
         (np.zeros((2, 16, 16, 3)), r"bands last; save np\.moveaxis"),
     ],
@@ -116,11 +119,13 @@ def test_refuses(array: np.ndarray, message: str) -> None:
 def test_file_errors(tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_bytes(b"nothing")
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "none.npz", names=np.array(["a"]))
     np.savez(tmp_path / "two.npz", left=EMBEDDINGS, right=EMBEDDINGS)
     np.save(tmp_path / "fine.npy", EMBEDDINGS)
     for name, message in [
-        ("bad.npy", "cannot be read"),
-        ("objects.npy", "cannot be read"),
+        ("bad.npy", r"cannot be read \(it is no NumPy file of numbers\); save it again"),
+        ("objects.npy", r"cannot be read \(it is no NumPy file of numbers\); save it again"),
+        ("none.npz", "holds no array; save one in it as 'images'"),
         ("two.npz", "holds left, right; call the one to use 'images'"),
         (".", "expected a file ending in"),
     ]:

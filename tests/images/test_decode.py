@@ -242,7 +242,7 @@ def test_refuses_what_is_no_picture(tmp_path: Path) -> None:
     for name, reason in [
         ("flat.npy", "not one picture"),
         ("complex.npy", "complex128 values"),
-        ("object.npy", "cannot be read"),
+        ("object.npy", "it is no NumPy file of numbers"),
         ("text.txt", "convert it to one of"),
         ("missing.png", "no such file"),
     ]:

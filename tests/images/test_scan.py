@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,13 @@ def test_a_broken_link_is_an_unreadable_image(root: Path) -> None:
     assert len(data.images) == 6
     picture(root / "nowhere.png", seed=9, side=(40, 40))
     assert len(folder_collection(root, skip_unreadable=True).images) == 8
+
+
+def test_a_pipe_is_not_waited_for(root: Path) -> None:
+    os.mkfifo(root / "pipe.png")
+    (root / "link.png").symlink_to("pipe.png")
+    (root / "device.png").symlink_to("/dev/zero")
+    assert find_images(root) == OWN
 
 
 def test_a_file_is_not_called_a_missing_folder(root: Path) -> None:

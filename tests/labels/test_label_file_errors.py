@@ -141,3 +141,13 @@ def test_far_down_in_a_wide_file(tmp_path):
     rows[44_998] = "x,1,0,O,1"
     message = complaint(path, "image,a,b,c,d\n" + "\n".join(rows))
     assert "line 45000: 'O' in column 'c'" in message
+
+
+def test_a_very_long_cell_is_not_called_a_quotation_mark(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text(f"image,label\na,x\nb,{'x' * 200_000}\n")
+    with pytest.raises(LabelFileError, match=r"line 3: a cell has more than 131,072 characters"):
+        read_labels(path)
+    path.write_text('image,label\na,x\nb,"y\n' + "c,x\n" * 50_000)
+    with pytest.raises(LabelFileError, match="line 3: a quotation mark opens a cell"):
+        read_labels(path)

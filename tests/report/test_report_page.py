@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from adagc.datasets.collection import Collection
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError
 from adagc.images.array import ArrayScenes
 from adagc.methods import find
 from adagc.metrics import METRICS
@@ -384,6 +384,16 @@ def test_embeddings_have_no_gallery_and_no_apology(tmp_path):
         checker = check(write_report(run, collection=given))
         assert "Pictures" not in checker.text
         assert "after seeing all true labels" in checker.text
+
+
+def test_a_file_that_is_no_page_is_not_replaced(copy, runs, tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("image,label\na,b\n")
+    with pytest.raises(UsageError, match=r"labels.csv exists and is not a report: choose another"):
+        write_report(copy, out=labels)
+    assert labels.read_text() == "image,label\na,b\n"
+    page = write_report(copy, out=tmp_path / "page.html")
+    assert write_report(copy, against=[runs["an"]], out=page) == page  # a page is
 
 
 def test_not_a_run(tmp_path):

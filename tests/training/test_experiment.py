@@ -460,7 +460,11 @@ def test_labels_as_a_table_train_like_the_file(tmp_path, on_disk, opened):
         run = train(none, AssumeNegative(), tmp_path / name, **given)
         assert run.read_json("labels.json")["hash"] == table.hash
         assert same_weights(run, wanted), name
-    assert opened == ["--data array", "truth.csv"]  # the first alone had to open something
+    assert opened == [
+        "--data array",
+        "truth.csv",
+        "split.csv",
+    ]  # the first alone had to open something
     path = train(none, AssumeNegative(), tmp_path / "path", labels=Path(on_disk["labels"]))
     assert config_of(path).labels == on_disk["labels"]
     assert same_weights(path, wanted)

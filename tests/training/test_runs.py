@@ -212,6 +212,8 @@ def test_a_damaged_checkpoint_gives_one_line(tmp_path, damage, capsys):
     with pytest.raises(AdagcError, match=r"last\.ckpt cannot be read as a checkpoint") as caught:
         checkpoint.load(path)
     one_line(caught)
+    # Without the file --resume would refuse the run, whose history goes on from it.
+    assert "restore the file, or train anew with another --out" in str(caught.value)
     assert "run!" not in capsys.readouterr().out
 
 

@@ -298,5 +298,11 @@ def test_inputs_that_are_no_table(run):
 
 def test_a_damaged_split_is_one_line(run):
     run.path("split.csv").write_text("image,split\na,b,c\n")
-    with pytest.raises(DataError, match=r"split\.csv is missing or damaged .*copy the run folder"):
+    with pytest.raises(DataError, match=r"split\.csv is damaged .*copy the run folder"):
+        evaluate(run)
+    run.path("split.csv").write_text("image,split\n00000,train\n00001,tr")  # cut off
+    with pytest.raises(DataError, match=r"split\.csv is damaged \('tr' is no split\): copy"):
+        evaluate(run)
+    run.path("split.csv").unlink()
+    with pytest.raises(DataError, match=r"split\.csv is missing: copy the run folder again"):
         evaluate(run)

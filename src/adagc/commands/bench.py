@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from adagc.commands.common import add_json, make_parser, print_json, quiet_start
+from adagc.commands.common import add_json, check_folder, make_parser, print_json, quiet_start
 from adagc.errors import AdagcError, UsageError
 from adagc.progress import duration, tracked
 
@@ -65,6 +65,8 @@ def bench(argv: list[str]) -> None:
     add_changes(parser)
     _add_running(parser)
     options = parser.parse(argv)
+    check_folder("out", options.out)
+    check_folder("pack", options.pack)
     quiet_start()
     from adagc.bench import jobs
     from adagc.compare.outputs import write_tables
@@ -121,6 +123,7 @@ def tables(argv: list[str]) -> None:
     )
     add_json(parser)
     options = parser.parse(argv)
+    check_folder("out", options.out)
     quiet_start()
     from adagc.bench.packs import judge_of, unpack
     from adagc.compare.outputs import make_tables, write
@@ -177,6 +180,7 @@ def ablate(argv: list[str]) -> None:
     add_changes(parser)
     _add_running(parser)
     options = parser.parse(argv)
+    check_folder("out", options.out)
     quiet_start()
     from adagc.compare import render
     from adagc.paper import ablate as ablations

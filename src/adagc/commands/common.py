@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from adagc.arguments import Parser
+from adagc.errors import UsageError, flag
 
 
 def make_parser(name: str, command: Callable[..., None], example: str) -> Parser:
@@ -23,6 +25,22 @@ def make_parser(name: str, command: Callable[..., None], example: str) -> Parser
 def add_json(parser: Parser) -> None:
     """Add the flag --json, for programs that read the result."""
     parser.flag("json", "Print the result as one JSON object.")
+
+
+def check_folder(option: str, path: str | None) -> None:
+    """Raise UsageError if no folder can be made at a path, before any work is done for it.
+
+    Args:
+        option: Name of the option as a Python identifier.
+        path: Its value; None means "not given" and is always accepted.
+    """
+    if path is None:
+        return
+    if not path:
+        raise UsageError(f"{flag(option)} is empty: give a folder, or leave it out")
+    above = next((place for place in (Path(path), *Path(path).parents) if place.exists()), Path())
+    if not above.is_dir():
+        raise UsageError(f"{above} is a file: choose another {flag(option)}")
 
 
 def quiet_start() -> None:

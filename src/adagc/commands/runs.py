@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from adagc.commands.common import add_json, make_parser, print_json, quiet_start
+from adagc.commands.common import add_json, check_folder, make_parser, print_json, quiet_start
 from adagc.progress import meter
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def demo(argv: list[str]) -> None:
     parser.option("seed", int, 0, "Seed of the scenes, their labels and the initial weights.")
     add_json(parser)
     options = parser.parse(argv)
+    check_folder("out", options.out)
     from adagc.demo import run_demo
 
     quiet_start()
@@ -52,8 +53,14 @@ def train(argv: list[str]) -> None:
     from adagc.training.command import parse_train
 
     options = parse_train(argv)
+    check_folder("out", options.out)
+    from adagc.progress import first_process
     from adagc.training.inputs import open_configured
+    from adagc.training.runs import Run
 
+    if first_process():  # of several ranks another one may find what the first has made already
+        # Now, because decoding the images of a large data set takes minutes.
+        Run(options.out).check_place(resume=options.resume)
     quiet_start()
     # The data is opened once, for training and for the report. It is opened before torch is
     # imported, which takes seconds, so that a mistake in the options shows at once.

@@ -18,7 +18,13 @@ from adagc.commands.bench import (
     chosen_scenarios,
     judged_view,
 )
-from adagc.commands.common import add_json, make_parser, print_json, quiet_start
+from adagc.commands.common import (
+    add_json,
+    check_folder,
+    make_parser,
+    print_json,
+    quiet_start,
+)
 from adagc.errors import AdagcError
 from adagc.progress import meter
 
@@ -64,6 +70,7 @@ def figures(argv: list[str]) -> None:
     check_names(options.only or ())
     scenarios = chosen_scenarios(options)
     runs, out = _places(options, [scenario.name for scenario in scenarios])
+    check_folder("out", str(out))
     collected = []
     for scenario in scenarios:
         collected.append(collect(scenario.name, jobs.plan(scenario, titles(), runs, options.seeds)))
@@ -135,6 +142,7 @@ def theory(argv: list[str]) -> None:
     )
     add_json(parser)
     options = parser.parse(argv)
+    check_folder("out", options.out)
     quiet_start()
     from adagc.paper import canvas
     from adagc.paper.theory.figure import draw
@@ -227,6 +235,7 @@ def tune(argv: list[str]) -> None:
     parser.option("workers", int, 1, "Number of processes on this machine that share the trials.")
     add_json(parser)
     options = parser.parse(argv)
+    check_folder("out", options.out)
     quiet_start()
     from adagc.bench.scenarios import load
     from adagc.methods import outline, outlines

@@ -12,6 +12,7 @@ from adagc.datasets.registry import DataSet, Recognised
 from adagc.errors import UsageError
 from adagc.images.array import array_file, open_arrays
 from adagc.labels import LabelTable
+from adagc.suggest import require_path
 
 
 def array_collection(
@@ -74,6 +75,7 @@ def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
     root = Path(settings["root"])
     array = array_file(root)
     if array is None:
+        require_path("root", root)
         raise UsageError(
             f"{root} holds no array: correct root, which must be an array file or its folder"
         )

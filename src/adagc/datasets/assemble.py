@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError, UsageError
 from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable, locate, match, read_labels
+from adagc.labels.files import read_column
 
 Rows = NDArray[np.int64]
 
@@ -291,27 +291,14 @@ def read_split(path: Path, names: Sequence[str], left_out: Sequence[str] = ()) -
         Split to positions in `names`. An image that the file does not name is in no split.
     """
     path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [
-                (number, [cell.strip() for cell in line])
-                for number, line in enumerate(csv.reader(file), start=1)
-                if any(cell.strip() for cell in line) and not line[0].startswith("#")
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as a split file ({error})") from error
-    if not lines or [cell.lower() for cell in lines[0][1]] != ["image", "split"]:
-        raise DataError(f"{path}: a split file starts with the line  image,split")
-    images: list[str] = []
-    parts: list[str] = []
-    for number, cells in lines[1:]:
-        if len(cells) != 2 or cells[1].lower() not in PARTS:
+    images, cells, lines = read_column(path, "split")
+    for image, cell, line in zip(images, cells, lines, strict=True):
+        if cell.lower() not in PARTS:
             raise DataError(
-                f"{path}, line {number}: expected an image and one of train, val, test, "
-                f"not {','.join(cells)!r}"
+                f"{path}, line {line}: expected an image and one of train, val, test, "
+                f"not {f'{image},{cell}'!r}"
             )
-        images.append(cells[0])
-        parts.append(PARTS[cells[1].lower()])
+    parts = [PARTS[cell.lower()] for cell in cells]
     wanted = [part for part in ("train", "val", "test") if part in parts]
     onehot = (np.array(parts)[:, None] == np.array(wanted)).astype(np.int8)
     table = LabelTable(
@@ -320,7 +307,7 @@ def read_split(path: Path, names: Sequence[str], left_out: Sequence[str] = ()) -
         onehot.reshape(len(parts), len(wanted)),
         kind="single",
         source=path,
-        lines=np.array([number for number, _ in lines[1:]], dtype=np.int64),
+        lines=np.array(lines, dtype=np.int64),
     )
     aligned = match(table, names, left_out=left_out)
     return {part: np.flatnonzero(aligned[:, i] > 0) for i, part in enumerate(wanted)}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
+from adagc.images.decode import why
 from adagc.images.missing import mark, marked_dtype, mean_of_rest
 from adagc.images.scan import beside
 
@@ -158,8 +159,7 @@ def _load(path: Path) -> tuple[NDArray[Any], list[str] | None]:
     except DataError:
         raise
     except Exception as error:  # each format has exceptions of its own
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path}: cannot be read ({reason}); save it again as .npy") from error
+        raise DataError(f"{path}: cannot be read ({why(error)}); save it again as .npy") from error
 
 
 def _key(path: Path, keys: Sequence[str]) -> str:
@@ -168,6 +168,8 @@ def _key(path: Path, keys: Sequence[str]) -> str:
     for key in KEYS:
         if key in arrays:
             return key
+    if not arrays:
+        raise DataError(f"{path}: holds no array; save one in it as {KEYS[0]!r}")
     if len(arrays) != 1:
         raise DataError(f"{path}: holds {', '.join(arrays)}; call the one to use {KEYS[0]!r}")
     return arrays[0]
@@ -185,7 +187,11 @@ def _check(array: NDArray[Any], source: str) -> None:
     if array.dtype.kind not in "iuf":
         raise DataError(f"{source}: holds {array.dtype} values; save integers or real numbers")
     if array.ndim not in (2, 4) or 0 in array.shape:
-        raise DataError(f"{source}: shape {array.shape} is neither N x D nor N x C x H x W")
+        problem = "is empty" if 0 in array.shape else f"has {array.ndim} axes"
+        raise DataError(
+            f"{source}: an array of shape {array.shape} {problem}; save embeddings as (images,"
+            " numbers) or pictures as (images, bands, height, width)"
+        )
     if array.ndim == 4 and _bands_last(array.shape):
         raise DataError(
             f"{source}: shape {array.shape} has its bands last; save np.moveaxis(array, -1, 1)"

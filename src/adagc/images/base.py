@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered
+from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered, usable
 
 # Values per band from which on moments are kept; for smaller images they would take as much memory
 # as the values themselves.
@@ -65,9 +65,10 @@ class SceneDataset(ABC):
         for start in range(0, len(rows), step):
             chunk = rows[start : start + step]
             values = self.gather(chunk).reshape(len(chunk), -1)
-            if not np.isfinite(values).all():
+            good = usable(values)
+            if not good.all():
                 missing[chunk] = np.isnan(values).any(axis=1)
-                infinite[chunk] = np.isinf(values).any(axis=1)
+                infinite[chunk] = (~good & ~np.isnan(values)).any(axis=1)
         return missing, infinite
 
     def measured(self, rows: NDArray[np.int64]) -> Kept | None:

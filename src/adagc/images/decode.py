@@ -160,8 +160,17 @@ def _suffix(path: Path) -> str:
 def _unreadable(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{path}: no such file; check the path"
+    return f"{path}: cannot be read ({why(error)}); replace or remove the file"
+
+
+def why(error: Exception) -> str:
+    """The reason why a file cannot be read, in one line."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    return f"{path}: cannot be read ({reason}); replace or remove the file"
+    if "pickle" in reason or "Python objects" in reason:
+        # NumPy takes every file for Python objects that does not begin as its own do, and advises
+        # to load them unsafely.
+        return "it is no NumPy file of numbers"
+    return reason
 
 
 def _plain(path: Path, image: NDArray[Any]) -> NDArray[Any]:

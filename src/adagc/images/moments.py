@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 CHUNK_VALUES = 4_000_000  # values that are measured at once: 32 MB in float64
 CONSTANT = 1e-7  # a band is called constant if spread / largest absolute value is at most this
+LARGEST: Final = float(np.finfo(np.float32).max)  # networks take larger values for infinity
 KEPT: Final = 7  # numbers that are kept per band and image
 
 _BLOCK = 2**20  # values of a band that are converted to 64 bits at once
@@ -168,6 +169,13 @@ def kept_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.int64 if whole else np.float64)
 
 
+def usable(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are finite, also as the 32-bit floats that networks compute with."""
+    narrow = values.dtype.itemsize <= 4 or values.dtype.kind != "f"
+    good: NDArray[np.bool_] = np.isfinite(values) if narrow else np.abs(values) <= LARGEST
+    return good
+
+
 def tally(values: NDArray[Any]) -> NDArray[Any]:
     """Measure the seven numbers of the module docstring over the last axis: (..., n) to (..., 7).
 
@@ -185,7 +193,7 @@ def tally(values: NDArray[Any]) -> NDArray[Any]:
             spread += np.einsum("...n,...n->...", wide, wide)
     else:
         wide = values.astype(np.float64)
-        good = np.isfinite(wide)
+        good = usable(values)
         if good.all():
             count[...] = values.shape[-1]
             middle[...] = wide.mean(axis=-1)
@@ -193,7 +201,7 @@ def tally(values: NDArray[Any]) -> NDArray[Any]:
             wide -= middle[..., None]
         else:
             count[...] = good.sum(axis=-1)
-            infinite[...] = np.isinf(wide).sum(axis=-1)
+            infinite[...] = (~good & ~np.isnan(wide)).sum(axis=-1)
             middle[...] = wide.sum(axis=-1, where=good) / np.maximum(count, 1)
             low[...] = wide.min(axis=-1, where=good, initial=np.inf)
             high[...] = wide.max(axis=-1, where=good, initial=-np.inf)

@@ -17,7 +17,7 @@ def find_images(root: Path, folders: Iterable[str] = ("",)) -> tuple[str, ...]:
 
     Links are followed, but no directory is searched twice, however many links lead to it, and none
     that contains `root`. A link to an image counts as an image, also if it is broken: reading it
-    will say so.
+    will say so. Pipes and devices are skipped.
 
     Args:
         root: The folder.
@@ -67,7 +67,7 @@ def _walk(root: Path, folders: Sequence[str]) -> Iterator[str]:
             ) from error
         for entry in visible:
             if not _is_folder(entry):
-                if entry.name.lower().endswith(EXTENSIONS):
+                if entry.name.lower().endswith(EXTENSIONS) and not _is_special(entry):
                     yield Path(entry.path).relative_to(root).as_posix()
             elif entry.is_symlink():
                 heapq.heappush(links, Path(entry.path))
@@ -85,6 +85,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:  # a link to itself
+        return False
+
+
+def _is_special(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a pipe, a socket or a device: reading one could wait for ever."""
+    try:
+        return not entry.is_file() and entry.stat() is not None
+    except OSError:  # a broken link, about which reading says more
         return False
 
 

@@ -118,6 +118,8 @@ def _title(name: str) -> str:
         if key in map(_key, names):
             return title
     near = hint(name, titles()) or "; adagc methods lists them"
+    if "," in name:  # AN,WAN: that would be taken for a misspelt WAN
+        near = f"; separate names with blanks: {' '.join(name.replace(',', ' ').split())}"
     raise UsageError(f"there is no method {name!r}{near}")
 
 

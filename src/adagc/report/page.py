@@ -15,7 +15,7 @@ from adagc._version import __version__
 from adagc.atomic import write_text
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import find, names
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError
 from adagc.report.curves import pseudo_label_curves, training_curves
 from adagc.report.gallery import gallery_section
 from adagc.report.headline import comparison, data_name, headline, supervision
@@ -46,7 +46,8 @@ def write_report(
     Args:
         run: The run that the page is about.
         against: Runs to compare it with; those tested on other images are shown with a warning.
-        out: File to write, or an existing folder for report.html; the run folder by default.
+        out: File to write, or an existing folder for report.html; the run folder by default. A file
+            that exists is replaced only if it is a web page.
         collection: The data set, if it is open already; otherwise it is opened for the pictures.
         title: Heading of the page; method and data set by default.
         root: Folder of the images, if they have moved since training.
@@ -55,6 +56,10 @@ def write_report(
     Returns:
         Path of the file.
     """
+    path = run.path("report.html") if out is None else Path(out)
+    if path.is_dir():
+        path = path / "report.html"
+    _check_replaceable(path)
     record = Record.of(run)
     others = [Record.of(other) for other in against if not _same(other, run)]
     pictures, collection = _pictures(record, collection, root, other_data=other_data)
@@ -70,12 +75,22 @@ def write_report(
     shown = [part for part in sections if part]
     heading = title or f"{record.method} on {data_name(record)}"
     body = "\n".join([_header(record, others, heading, collection), _contents(shown), *shown])
-    path = run.path("report.html") if out is None else Path(out)
-    if path.is_dir():
-        path = path / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, _document(heading, body))
     return path
+
+
+_START = "<!DOCTYPE html>"
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise UsageError if a file that is no web page would be lost, such as a file of labels."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        start = file.read(len(_START))
+    if start and start.lower() != _START.lower().encode():
+        raise UsageError(f"{path} exists and is not a report: choose another --out")
 
 
 def _document(title: str, body: str) -> str:
@@ -83,7 +98,7 @@ def _document(title: str, body: str) -> str:
     # The policy forbids the browser to load anything else, as `write_report` promises; the empty
     # icon keeps it from asking a server for one.
     return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'{_START}\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         "img-src data:; style-src 'unsafe-inline'\">"

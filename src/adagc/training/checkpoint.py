@@ -34,7 +34,8 @@ def load(path: Path | BinaryIO, device: torch.device | str = "cpu") -> dict[str,
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise AdagcError(
-            f"{path} cannot be read as a checkpoint ({reason}): delete it and start again"
+            f"{path} cannot be read as a checkpoint ({reason}): restore the file, or train anew"
+            " with another --out"
         ) from error
     return state
 

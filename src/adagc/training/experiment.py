@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from adagc import ranks
+from adagc.atomic import encoded
 from adagc.datasets.collection import Collection
+from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
@@ -31,6 +33,7 @@ from adagc.training.inputs import (
     check_values,
     config_of,
     open_configured,
+    recorded_split,
     rows_of_split,
     split_text,
 )
@@ -126,6 +129,8 @@ def _train(
         share=config.share,
     )
     log.info(count_images(collection, observed).sentence)
+    for remark in label_remarks(collection, observed, simulated=config.scheme is not None):
+        log.warning(remark)
     test = collection.splits.get("test", np.zeros(0, dtype=np.int64))
     testable = collection.truth is not None and len(test) > 0
     if testable:
@@ -142,6 +147,7 @@ def _train(
     fresh = network_maker(config, images, collection.classes, observed.train, head)
     task = replace(task, fresh=fresh)
     network = fresh(config.seed)
+    encoded(split_text(collection))  # UnicodeEncodeError for a name that no file can hold
     # The folder is made only now that all settings are checked: a refused run leaves none behind.
     record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
     if out is None or ranks.rank() == 0:
@@ -227,7 +233,7 @@ def _note_inputs(run: Run, collection: Collection, observed: Observed) -> None:
         return
     if before.hash != observed.table.hash:
         change = "labels (hash in labels.json): use the same label file"
-    elif run.files.read("split.csv").decode() != split:
+    elif recorded_split(run) != split:
         change = "images or another split (split.csv): use the same images"
     else:
         run.check_inputs(data_digests(collection))
@@ -296,6 +302,24 @@ def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
     require_path("text", path)
     values = read_text(path, classes) if path is not None else shipped(classes)
     return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float32))
+
+
+def label_remarks(collection: Collection, observed: Observed, *, simulated: bool) -> list[str]:
+    """What `adagc inspect` would warn of in the labels, as far as training goes on with it.
+
+    Args:
+        collection: The data set.
+        observed: The observed labels.
+        simulated: They were made from the clean ones, which they cannot contradict.
+    """
+    remarks = class_warnings("labels", collection.classes)
+    if collection.truth is not None and not simulated:
+        every = np.arange(len(collection.images))
+        rows = every[collection.has_truth(every)]
+        names = [collection.images.names[row] for row in rows]
+        seen, true = observed.values[rows], collection.truth[rows]
+        remarks += contradictions(seen, true, names, collection.classes)
+    return remarks
 
 
 def describe_labels(collection: Collection, observed: Observed) -> LabelSummary:

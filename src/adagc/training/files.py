@@ -55,16 +55,58 @@ def chain(path: Path) -> list[Path]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The content of one YAML file without that of its base; UsageError if it has no settings."""
+    """The content of one YAML file without that of its base; UsageError if it has no settings.
+
+    Names may be spelt with dashes, as on the command line; the result has them with underscores.
+    """
     try:
-        loaded = yaml.safe_load(os.path.expandvars(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8-sig")
+        loaded = yaml.load(os.path.expandvars(text), _Loader)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}): give a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid YAML ({' '.join(str(error).split())})") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not text in UTF-8: save it as UTF-8") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply: write one `name: value` per line") from None
+    except _TwiceError as error:
+        place = f"{path}, line {error.line}"
+        raise UsageError(f"{place}: {error.name} is set a second time; remove one") from None
+    # Besides errors of its own, the library raises those of int(), datetime and others.
+    except Exception as error:
+        raise UsageError(f"{path}{_fault(error)}: correct it, or quote the value") from None
     if not isinstance(loaded, dict):
         raise UsageError(f"{path} must contain settings, one `name: value` per line")
     return loaded
+
+
+class _TwiceError(Exception):
+    """A name is set twice; `line` is that of the second time."""
+
+    def __init__(self, name: str, line: int) -> None:
+        super().__init__(name)
+        self.name, self.line = name, line
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a name that is set twice, of which YAML keeps the last without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.tag.endswith(":str"):
+                key.value = key.value.replace("-", "_")
+                if key.value in seen:
+                    raise _TwiceError(key.value, key.start_mark.line + 1)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with a YAML file, for a message that begins with its name."""
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f", line {mark.line + 1},"
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return f"{place} is not valid YAML ({' '.join(problem.split())})"
 
 
 def method_of(told: Any, where: Path) -> MethodBlock:

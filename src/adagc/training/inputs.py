@@ -9,10 +9,12 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.datasets.assemble import PARTS
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import SETTINGS, find
 from adagc.errors import DataError, UsageError, examples
 from adagc.images.base import SceneDataset
+from adagc.images.moments import LARGEST
 from adagc.labels import LabelTable
 from adagc.training.config import RunConfig
 from adagc.training.contents import digests_of
@@ -59,7 +61,8 @@ def check_values(images: SceneDataset, rows: NDArray[np.int64]) -> None:
 
     if infinite.any():
         raise DataError(
-            f"{infinite.sum()} of {len(rows)} images have infinite values ({named(infinite)}):"
+            f"{infinite.sum()} of {len(rows)} images have infinite values, or values beyond"
+            f" {LARGEST:.2g} ({named(infinite)}):"
             " repair them, or write NaN where a value is missing"
         )
     if missing.any():
@@ -79,6 +82,12 @@ def split_text(collection: Collection) -> str:
     for part, rows in collection.splits.items():
         writer.writerows((collection.images.names[row], part) for row in rows)
     return text.getvalue()
+
+
+def recorded_split(run: Run) -> str:
+    """The content of split.csv as the run recorded it; DataError if it is missing or damaged."""
+    _recorded(run)
+    return run.files.read("split.csv").decode()
 
 
 def rows_of_split(run: Run, collection: Collection, split: str) -> NDArray[np.int64]:
@@ -105,11 +114,19 @@ def _recorded(run: Run) -> list[tuple[str, str]]:
     """Name and split of every image, as the run recorded them in split.csv."""
     try:
         text = io.StringIO(run.files.read("split.csv").decode(), newline="")
-        return [(name, part) for name, part in list(csv.reader(text))[1:]]
-    except (FileNotFoundError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        lines = [(name, part) for name, part in list(csv.reader(text))[1:]]
+    except FileNotFoundError:
+        raise DataError(f"{run}/split.csv is missing: copy the run folder again") from None
+    except (UnicodeDecodeError, ValueError, csv.Error) as error:
         raise DataError(
-            f"{run}/split.csv is missing or damaged ({error}): copy the run folder again"
+            f"{run}/split.csv is damaged ({error}): copy the run folder again"
         ) from None
+    strange = next((part for _, part in lines if part not in PARTS.values()), None)
+    if strange is not None:
+        raise DataError(
+            f"{run}/split.csv is damaged ({strange!r} is no split): copy the run folder again"
+        )
+    return lines
 
 
 def check_same_data(run: Run, collection: Collection, *splits: str) -> None:

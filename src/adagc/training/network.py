@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.datasets.registry import find
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import AdagcError, UsageError, examples
 from adagc.images.array import pooled
 from adagc.images.base import SceneDataset
 from adagc.images.normalisation import far_from_unit, measure
@@ -95,6 +95,12 @@ def measured_normalisation(
     mAP of AN and WAN is about a point higher with a common scale than with one per feature.
     """
     statistics = measure(images, rows)
+    dead = statistics.constant | (statistics.count == 0)
+    if dead.all():
+        log.warning("every band is constant or has no value: there is nothing to learn from")
+    elif dead.any() and images.is_image:  # of the features of a network some are often constant
+        names = [images.bands[band] for band in np.flatnonzero(dead)]
+        log.warning("bands that are constant or have no value: %s", examples(names))
     mean, variance = statistics.mean, statistics.std**2
     if common:
         variance = np.full_like(variance, variance.mean() + mean.var())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adagc.errors import examples
 from adagc.labels import LabelTable, locate, match
@@ -70,13 +72,17 @@ def label_warnings(what: str, labels: Labels) -> list[str]:
     empty = [name for name, count in labels.counts.items() if count == 0]
     if empty:
         warnings.append(f"{what}: no image of {examples(empty)}")
-    if len(labels.counts) == 1:
-        warnings.append(
-            f"{what}: {examples(labels.counts)} is the only class; a classifier needs two or more"
-        )
+    return warnings + class_warnings(what, tuple(labels.counts))
+
+
+def class_warnings(what: str, classes: Sequence[str]) -> list[str]:
+    """One line for each problem of the names of classes; `what` is "labels" or "truth"."""
+    warnings = []
+    if len(classes) == 1:
+        warnings.append(f"{what}: {classes[0]} is the only class; a classifier needs two or more")
     return warnings + [
         f"{what}: {' and '.join(group)} may be one class in different spellings"
-        for group in _spellings(labels.counts)
+        for group in _spellings(classes)
     ]
 
 
@@ -103,21 +109,48 @@ def conflict_warnings(
     known = locate(clean, names, unknown="ignore") >= 0
     seen = match(observed.select(shared), names, unknown="ignore")[known]
     true = match(clean.select(shared), names, unknown="ignore")[known] > 0
+    images = [name for name, one in zip(names, known, strict=True) if one]
+    return warnings + contradictions(seen, true, images, shared)
+
+
+def contradictions(
+    seen: NDArray[np.int8], true: NDArray[np.bool_], images: Sequence[str], classes: Sequence[str]
+) -> list[str]:
+    """One line if observed labels are not those of the truth; nothing if they agree.
+
+    Args:
+        seen: (N, C) observed labels of images whose complete labels are known.
+        true: (N, C) whether each class is present.
+        images: Names of these images.
+        classes: Names of the classes.
+    """
     wrong = ((seen > 0) & ~true) | ((seen < 0) & true)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
-        image = [name for name, one in zip(names, known, strict=True) if one][row]
-        total = np.count_nonzero(seen)
-        warnings.append(
-            f"labels: {wrong.sum()} of {total} labels ({wrong.sum() / total:.0%}) contradict the"
-            f" truth, for example {shared[column]} on {image}"
-        )
-    return warnings
+    if not wrong.any():
+        return []
+    row, column = np.argwhere(wrong)[0].tolist()
+    total = np.count_nonzero(seen)
+    return [
+        f"labels: {wrong.sum()} of {total} labels ({wrong.sum() / total:.0%}) contradict the"
+        f" truth, for example {classes[column]} on {images[row]}"
+    ]
 
 
-def _spellings(classes: Sequence[str] | dict[str, int]) -> list[list[str]]:
-    """Groups of class names that differ only in case, spaces and other signs."""
+def _spellings(classes: Sequence[str]) -> list[list[str]]:
+    """Groups of class names that differ only in case, spaces, other signs and coding of accents.
+
+    Names that look the same are written with the codes of their letters.
+    """
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in classes:
-        groups[re.sub(r"[\W_]+", "", name.casefold()) or name].append(name)
-    return [group for group in groups.values() if len(group) > 1]
+        # macOS stores an accent as a character of its own, which would count as another sign.
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        groups[re.sub(r"[\W_]+", "", plain) or name].append(name)
+    alike = [
+        len({unicodedata.normalize("NFC", name) for name in group}) < len(group)
+        for group in groups.values()
+    ]
+    return [
+        [ascii(name) for name in group] if same else group
+        for group, same in zip(groups.values(), alike, strict=True)
+        if len(group) > 1
+    ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adagc.datasets.inspect.edges import Suspect
 from adagc.datasets.inspect.labels import Labels
 from adagc.errors import examples
-from adagc.images.moments import BandStatistics
+from adagc.images.moments import LARGEST, BandStatistics
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,7 +96,10 @@ def _value_warnings(images: Images) -> list[str]:
     warnings = list(measured.notes)
     if images.infinite:
         n, names = len(images.infinite), examples(images.infinite)
-        warnings.append(f"{n} images have infinite values, with which training stops: {names}")
+        warnings.append(
+            f"{n} images have infinite values, or values beyond {LARGEST:.2g}, with which training"
+            f" stops: {names}"
+        )
     if images.missing:
         band = int(measured.missing.argmax())
         warnings.append(
@@ -182,14 +185,14 @@ def render(inspection: Inspection) -> RenderableType:
 def _table(
     title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, shown: int = SHOWN
 ) -> RenderableType:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text  # prints a "[" in a name instead of reading it as markup
 
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows[:shown]:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     if len(rows) > shown:
         table.add_row(f"and {len(rows) - shown} more", *("" for _ in header[1:]))
     return table

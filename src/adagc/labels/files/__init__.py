@@ -31,7 +31,15 @@ from numpy.typing import NDArray
 
 from adagc.atomic import replacing
 from adagc.errors import LabelFileError
-from adagc.labels.files.rows import ABSENT, BETWEEN, Records, parse_list, parse_single, parse_wide
+from adagc.labels.files.rows import (
+    ABSENT,
+    BETWEEN,
+    Records,
+    check_images,
+    parse_list,
+    parse_single,
+    parse_wide,
+)
 from adagc.labels.files.source import open_text
 from adagc.labels.table import Kind, LabelTable, check_names
 
@@ -84,6 +92,46 @@ def read_labels(
         source=path,
         lines=parsed.lines,
     )
+
+
+def read_column(path: str | os.PathLike[str], name: str) -> tuple[list[str], list[str], list[int]]:
+    """Read a file with the columns `image` and `name`, such as `image,split`.
+
+    It may look like a label file: comment lines at the top, commas, tabs or semicolons.
+
+    Returns:
+        Of each row the name of the image, the other cell, and its line in the file.
+
+    Raises:
+        LabelFileError: The file cannot be used; the message names file, line and remedy.
+    """
+    path = Path(path)
+    lines = open_text(path)
+    header, number = next(
+        ((line, number) for number, line in enumerate(lines, start=1) if _says_something(line)),
+        ("", 1),
+    )
+    start = _HEADER.match(header)
+    columns = [cell.strip().strip('"').lower() for cell in header.split(start[2] if start else ",")]
+    if start is None or columns != ["image", name]:
+        shown = header.strip()
+        raise LabelFileError(
+            f"{path}, line {number}: the first line must be the header 'image,{name}', not "
+            f"{shown if len(shown) <= 40 else shown[:37] + '...'!r}; add or rename it"
+        )
+    records = Records(path, lines, number + 1, start[2], ("image", name))
+    images, cells, numbers = [], [], []
+    for rows, at in records.blocks():
+        images += [row[0].strip() for row in rows]
+        cells += [row[1].strip() for row in rows]
+        numbers += at
+    check_images(records, images, numbers)
+    return images, cells, numbers
+
+
+def _says_something(line: str) -> bool:
+    """Whether it is neither empty nor a comment."""
+    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def write_labels(

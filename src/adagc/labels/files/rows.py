@@ -59,6 +59,10 @@ class Records:
             except csv.Error as error:
                 problem = error
             broken = start + len(rows) if problem else None
+            within = reader.line_num == start - self.first_line + len(rows) + 1
+            if broken is not None and within and "field limit" in str(problem):
+                most = f"{csv.field_size_limit():,}"
+                raise self.error(broken, f"a cell has more than {most} characters; shorten it")
             # fewer records than lines were read: a record extends over several lines
             if reader.line_num != start - self.first_line + len(rows):
                 spans = (
@@ -141,7 +145,7 @@ def parse_wide(records: Records, known: tuple[str, ...] | None) -> Parsed:
         except ValueError:
             raise _bad_cell(records, rows, numbers, names, cells) from None
         blocks.append(values.reshape(len(rows), len(names)))
-    _check_images(records, images, lines)
+    check_images(records, images, lines)
     values = np.concatenate(blocks)
     if names != classes:
         spread: NDArray[np.int8] = np.zeros((len(images), len(classes)), dtype=np.int8)
@@ -212,7 +216,7 @@ def _parse_names(
                 contents.append(split(cell, line))
                 _check_known(records, contents[-1], known, line)
         codes.append(np.fromiter(map(number_of.__getitem__, cells), np.int64, len(cells)))
-    _check_images(records, images, lines)
+    check_images(records, images, lines)
     classes = known
     if classes is None:
         # sorted, so that the order of the rows does not change the order of the classes
@@ -240,7 +244,7 @@ def _check_known(
             )
 
 
-def _check_images(records: Records, images: Sequence[str], lines: Sequence[int]) -> None:
+def check_images(records: Records, images: Sequence[str], lines: Sequence[int]) -> None:
     """Raise an error if there is no image, or if a name is empty or occurs twice."""
     if not images:
         raise LabelFileError(f"{records.path} has a header but no rows; add one row per image")
