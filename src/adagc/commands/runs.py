@@ -193,7 +193,9 @@ def report(argv: list[str]) -> None:
 
 def _remarks(run: Run, tested: TestRecord) -> str:
     """What a reader of the scores must know: what was tested, what was told, how training went."""
-    return "\n".join(filter(None, [tested.remark, *run.remarks]))
+    from adagc.report.remarks import remarks
+
+    return "\n".join(filter(None, [tested.remark, *remarks(run)]))
 
 
 def _add_root(parser: Parser) -> None:

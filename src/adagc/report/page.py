@@ -56,7 +56,7 @@ def write_report(
     Returns:
         Path of the file.
     """
-    path = run.path("report.html") if out is None else Path(out)
+    path = run.folder / "report.html" if out is None else Path(out)
     if path.is_dir():
         path = path / "report.html"
     _check_replaceable(path)

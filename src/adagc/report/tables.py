@@ -11,6 +11,7 @@ from adagc.report.charts import column_chart
 from adagc.report.headline import caveats
 from adagc.report.html import bar, clamped, esc, listed, note, section, table
 from adagc.report.record import Record
+from adagc.report.remarks import remarks
 from adagc.training.records import Summary, TestRecord
 from adagc.types import Scores
 
@@ -56,13 +57,13 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
     if len(rivals) > 1:
         lead += " Bold: best of its column"
         lead += ", not counting runs that trained with clean labels." if bounds else "."
-    remarks = [*dict.fromkeys(text for one in runs for text in one.run.remarks)]
-    remarks += caveats(record, others)
+    notes = [*dict.fromkeys(text for one in runs for text in remarks(one.run))]
+    notes += caveats(record, others)
     never = _never_predicted(record.scores, record.final)
     parts = [drawn, f'<p class="small">{esc(never)}</p>' if never else ""]
     if record.scores.remark:
         parts.insert(1, f'<p class="small">{esc(record.scores.remark)}</p>')
-    parts += [f'<p class="small">{esc(remark)}</p>' for remark in remarks]
+    parts += [f'<p class="small">{esc(note)}</p>' for note in notes]
     return section("scores", "Scores", *parts, lead=lead)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -262,19 +261,6 @@ class Run:
             return []
         content = self.files.read("history.jsonl")
         return [record for _, record in parse_history(content, self._named("history.jsonl"))]
-
-    @property
-    def remarks(self) -> list[str]:
-        """Sentences for a reader of its scores: what the method was told, how training went."""
-        from adagc.methods import outline
-        from adagc.methods.told import caveat
-
-        settings, history = self.settings, self.history
-        said = history[-1].remark if history else ""
-        found = [f"{settings.method}: {said}."] if said else []
-        with suppress(UsageError):  # of a plug-in that is not loaded here, or of another version
-            found.insert(0, caveat(outline(settings.method), settings.options))
-        return [text for text in found if text]
 
     @property
     def labels(self) -> LabelSummary | None:
