@@ -114,7 +114,7 @@ mutation: $(READY)
 # FEATURES=aid-features for the options as they were before tuning.
 FEATURES ?= aid-features-tuned
 bench-features: $(READY)
-	@features=$$($(BIN)/python experiments/aid.py arrays --out runs/aid-arrays) && \
+	@features=$$($(BIN)/python experiments/features.py aid --out runs/aid-arrays) && \
 	    ADAGC_FEATURES=$$features $(BIN)/adagc bench $(FEATURES) --out runs/bench --workers 2
 
 # Every number that README.md and docs/results quote, from docs/results/data.

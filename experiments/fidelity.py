@@ -1,6 +1,6 @@
 """The comparisons behind docs/results/fidelity.md: methods as released and as we run them.
 
-    export ADAGC_FEATURES=$(python experiments/aid.py arrays --out runs/aid-arrays)
+    export ADAGC_FEATURES=$(python experiments/features.py aid --out runs/aid-arrays)
     python experiments/fidelity.py run --out runs/fidelity    (half an hour on one core)
     python experiments/fidelity.py table                      (prints Markdown)
 

@@ -1,7 +1,7 @@
 """What choosing by noisy validation labels costs: docs/results/selection.md, resumable run by run.
 
-    python experiments/aid.py arrays --out runs/aid-arrays
-    python experiments/aid.py arrays --out runs/ucm-arrays --data ucmerced
+    python experiments/features.py aid --out runs/aid-arrays
+    python experiments/features.py ucmerced --out runs/ucm-arrays
     python experiments/selection.py run aid  --features runs/aid-arrays/maps-96
     python experiments/selection.py run ucm  --features runs/ucm-arrays/maps-96
     python experiments/selection.py run demo
@@ -351,7 +351,7 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "table"])
     parser.add_argument("data", nargs="?", choices=[*SCENARIOS])
     parser.add_argument("--out", type=Path, default=RECORDS)
-    parser.add_argument("--features", help="folder that experiments/aid.py arrays has written")
+    parser.add_argument("--features", help="folder that experiments/features.py has written")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds")
     parser.add_argument("--question", choices=[*QUESTIONS], help="the cases of this one")
     told = parser.parse_args()
