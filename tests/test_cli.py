@@ -286,9 +286,13 @@ def test_simulate_writes_a_hashed_file_and_prints_flip_rates(capsys, table, tmp_
     assert told["hash"] == drawn.hash
     assert told["micro"] == pytest.approx(flip_rates(clean.positive, drawn.values).micro)
     first = out.read_bytes()
-    code, printed, _ = run(capsys, *words, "--force")
+    code, printed, err = run(capsys, *words, "--force")
     assert "Micro average" in printed
+    assert err == ""
     assert out.read_bytes() == first
+    code, _, err = run(capsys, "simulate", out, "--out", tmp_path / "again.csv")
+    assert code == 0
+    assert "has more than one label, so nothing was dropped" in err
 
 
 def test_simulate_replaces_a_file_only_on_request(capsys, table, tmp_path):

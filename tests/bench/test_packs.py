@@ -21,7 +21,7 @@ from adagc.bench.results import collect
 from adagc.cli import main
 from adagc.compare import render, tables
 from adagc.compare.recommendation import recommend
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError
 from adagc.metrics.exact import average_precision
 from adagc.training.views import VIEWS
 from fake_results import with_told
@@ -113,9 +113,15 @@ def test_no_place_of_this_machine_is_in_a_pack(made):
 
 
 def test_what_is_not_a_pack_is_said(tmp_path, made):
-    with pytest.raises(AdagcError, match=r"not a pack of results.*adagc bench --pack"):
+    with pytest.raises(UsageError, match=r"not a pack of results.*adagc bench --pack"):
         unpack(tmp_path)
     _, folder = made
+    with pytest.raises(UsageError, match=f"not a pack of results.*; give {folder}$"):
+        unpack(folder.parent)
+    with pytest.raises(UsageError, match=r"pack.json is a file: give the folder"):
+        unpack(folder / "pack.json")
+    with pytest.raises(UsageError, match=r"PACK .*pakc: there is no such .*did you mean 'pack'"):
+        unpack(folder.with_name("pakc"))
     index = json.loads((folder / "pack.json").read_text())
     (tmp_path / "pack.json").write_text(json.dumps({**index, "format": 99}))
     with pytest.raises(AdagcError, match="newer adagc"):

@@ -30,7 +30,8 @@ from adagc.atomic import replacing, write_text
 from adagc.bench.jobs import Job, slug
 from adagc.bench.results import Result, Results, read
 from adagc.bench.scenarios import Scenario
-from adagc.errors import AdagcError
+from adagc.errors import AdagcError, UsageError
+from adagc.suggest import require_path
 from adagc.training.folders import MemoryFolder
 from adagc.training.runs import Run
 from adagc.training.views import DEFAULT, VIEWS, View
@@ -136,11 +137,14 @@ def judge_of(folder: Path) -> View | None:
 
 def _index(folder: Path) -> Any:
     """The content of pack.json; AdagcError if there is none that this version can read."""
+    require_path("PACK", folder)
+    if folder.is_file():
+        raise UsageError(f"{folder} is a file: give the folder that adagc bench --pack wrote")
     path = folder / _INDEX
     if not path.is_file():
-        raise AdagcError(
-            f"{folder} is not a pack of results: it has no {_INDEX}; adagc bench --pack writes one"
-        )
+        inside = sorted(str(index.parent) for index in folder.glob(f"*/{_INDEX}"))
+        remedy = f"give {' or '.join(inside)}" if inside else "adagc bench --pack writes one"
+        raise UsageError(f"{folder} is not a pack of results: it has no {_INDEX}; {remedy}")
     with _readable(path):
         index = json.loads(path.read_text(encoding="utf-8"))
         newer = index.get("format", 0) > FORMAT

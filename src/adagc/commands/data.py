@@ -95,8 +95,8 @@ def simulate(argv: list[str]) -> None:
     parser.flag("force", "Replace the file of --out if it exists.")
     add_json(parser)
     options = parser.parse(argv)
-    for name in ("truth", "areas"):
-        require_path(name, getattr(options, name))
+    require_path("TRUTH", options.truth)
+    require_path("areas", options.areas)
     from adagc.labels.command import simulate_file
 
     quiet_start()
@@ -109,13 +109,19 @@ def simulate(argv: list[str]) -> None:
         ignore=options.ignore,
         force=options.force,
     )
+    from adagc import console
+
     if options.json:
         print_json({"out": options.out, "hash": table.hash, **rates.to_dict()})
     else:
-        from adagc import console
-
         console.stdout.print(rates.table(table.classes))
         console.stdout.print(f"{len(table):,} labels written to {options.out}")
+    if rates.micro == 0:
+        console.stderr.print(
+            f"No image of {options.truth} has more than one label, so nothing was dropped: is it a"
+            " file of clean labels?",
+            soft_wrap=True,
+        )
 
 
 def text(argv: list[str]) -> None:
