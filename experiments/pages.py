@@ -33,6 +33,7 @@ from adagc.compare.words import signed
 from adagc.methods import outlines
 from adagc.metrics import METRICS
 from adagc.paper import values as printed_values
+from adagc.paper.theory.measure import Theory, measure
 from adagc.training.views import VIEWS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -131,6 +132,11 @@ class Pack:
             for run in self.results.of("AdaGC")
             if "triggered_after" in (status := run.run.history[-1].status)
         ]
+
+    def theory(self, label: str, seed: int, network: str | None = None) -> Theory:
+        """The paper's propositions on one run."""
+        (run,) = (run.run for run in self.results.of(label) if run.seed == seed)
+        return measure(run, network)
 
     @property
     def made(self) -> str:
