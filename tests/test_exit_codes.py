@@ -268,7 +268,7 @@ WRONG = [
     ([*TRAIN, "--backbone", "resnet18.a9_in1k", "--out", "run"], "has no weights 'a9_in1k'"),
     ([*TRAIN, "--weights", "regstry", "--out", "run"], "no weights at regstry: give"),
     ([*ARRAY, "--labels", "on.csv"], "--labels on.csv: there is no such file or folder; did you"),
-    ([*ARRAY, *LABELS, "--truth", "nothing"], "--truth nothing: there is no such file"),
+    ([*ARRAY, *LABELS, "--truth", "nothing"], "TRUTH nothing: there is no such file"),
     ([*ARRAY, *LABELS, "--split", "nothing"], "--split nothing: there is no such file"),
     ([*ARRAY, *LABELS, "--method", "LCR", "--text", "nothing"], "--text nothing: there is no such"),
     ([*ARRAY[:3], "--root", "embedings.npy", *LABELS, "--out", "run"], "mean 'embeddings.npy'"),
@@ -281,7 +281,7 @@ WRONG = [
     (["inspect", "nothing"], "ROOT nothing: there is no such file or folder"),
     (["inspect", "embeddings.npy", "--labels", "nothing"], "--labels nothing: there is no such"),
     (["inspect", "embeddings.npy", "--pretrained", "resnet5o"], "there is no backbone 'resnet5o'"),
-    (["simulate", "--truth", "nothing", "--out", "x.csv"], "--truth nothing: there is no such"),
+    (["simulate", "--truth", "nothing", "--out", "x.csv"], "TRUTH nothing: there is no such"),
     (
         ["simulate", "--truth", "truth.csv", "--scheme", "dominant", "--areas", "no", "--out", "x"],
         "--areas no: there is no such file",
