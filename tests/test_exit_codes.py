@@ -268,7 +268,7 @@ WRONG = [
     ([*TRAIN, "--backbone", "resnet18.a9_in1k", "--out", "run"], "has no weights 'a9_in1k'"),
     ([*TRAIN, "--weights", "regstry", "--out", "run"], "no weights at regstry: give"),
     ([*ARRAY, "--labels", "on.csv"], "--labels on.csv: there is no such file or folder; did you"),
-    ([*ARRAY, *LABELS, "--truth", "nothing"], "TRUTH nothing: there is no such file"),
+    ([*ARRAY, *LABELS, "--truth", "nothing"], "--truth nothing: there is no such file"),
     ([*ARRAY, *LABELS, "--split", "nothing"], "--split nothing: there is no such file"),
     ([*ARRAY, *LABELS, "--method", "LCR", "--text", "nothing"], "--text nothing: there is no such"),
     ([*ARRAY[:3], "--root", "embedings.npy", *LABELS, "--out", "run"], "mean 'embeddings.npy'"),
