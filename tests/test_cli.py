@@ -374,6 +374,14 @@ def test_train_evaluate_report(capsys, arrays, tmp_path):
     code, printed, _ = run(capsys, "report", out, "--out", tmp_path / "page.html")
     assert code == 0
     assert "AdaGC" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    # A history that cannot be read is noticed before anything is written.
+    (out / "scores-val.json").unlink()
+    history = (out / "history.jsonl").read_text()
+    (out / "history.jsonl").write_text(f"{history}]\n{history}")
+    code, _, err = run(capsys, "evaluate", out, "--split", "val")
+    assert code == 1
+    assert "history.jsonl, line 4, is damaged" in err
+    assert not (out / "scores-val.json").exists()
 
 
 def test_train_and_evaluate_say_what_the_run_was_told(capsys, arrays, tmp_path):

@@ -10,9 +10,10 @@ from adagc.commands.common import add_json, check_folder, make_parser, print_jso
 from adagc.progress import meter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from adagc.arguments import Parser
     from adagc.training.records import TestRecord
-    from adagc.training.runs import Run
 
 
 def demo(argv: list[str]) -> None:
@@ -99,7 +100,9 @@ def train(argv: list[str]) -> None:
         return
     if tested is not None:
         rows, title = console.rows_of(tested), f"{method.title}: test, clean labels"
-        console.stdout.print(console.score_table(rows, title, _remarks(run, tested)))
+        from adagc.report.remarks import remarks
+
+        console.stdout.print(console.score_table(rows, title, _below(tested, remarks(run))))
     else:
         console.stdout.print("No clean test labels: noisy validation scores are in the report.")
     console.stdout.print(f"Run folder: {run.folder}", soft_wrap=True)
@@ -134,11 +137,13 @@ def evaluate(argv: list[str]) -> None:
     )
     add_json(parser)
     options = parser.parse(argv)
+    from adagc.report.remarks import remarks
     from adagc.training.experiment import evaluate as run_evaluation
     from adagc.training.runs import Run
 
     quiet_start()
     run = Run.open(options.run)
+    notes = remarks(run)  # before anything is written: its files may be damaged
     scores = run_evaluation(
         run,
         split=options.split,
@@ -155,7 +160,7 @@ def evaluate(argv: list[str]) -> None:
     other = " of other data than the run's" if scores.other_data else ""
     title = f"{scores.method}: {options.split}, clean labels{other}"
     rows = console.rows_of(scores)
-    console.stdout.print(console.score_table(rows, title, _remarks(run, scores)))
+    console.stdout.print(console.score_table(rows, title, _below(scores, notes)))
 
 
 def report(argv: list[str]) -> None:
@@ -191,11 +196,9 @@ def report(argv: list[str]) -> None:
         print(path)
 
 
-def _remarks(run: Run, tested: TestRecord) -> str:
+def _below(tested: TestRecord, notes: Sequence[str]) -> str:
     """What a reader of the scores must know: what was tested, what was told, how training went."""
-    from adagc.report.remarks import remarks
-
-    return "\n".join(filter(None, [tested.remark, *remarks(run)]))
+    return "\n".join(filter(None, [tested.remark, *notes]))
 
 
 def _add_root(parser: Parser) -> None:
