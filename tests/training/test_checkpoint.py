@@ -23,6 +23,7 @@ def test_a_signal_while_writing_is_not_an_error_of_the_checkpoint(tmp_path, monk
 
     def slow(self, content):
         if not written:
+            time.sleep(0.05)  # the main thread waits by now
             os.kill(os.getpid(), signal.SIGUSR1)
             time.sleep(0.2)  # the handler has run by now
         written.append(len(content))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, BinaryIO
 
 import torch
@@ -48,19 +48,22 @@ def _undisturbed(work: Callable[[], None]) -> None:
     the main thread, so the function is called in another one.
     """
     errors: list[BaseException] = []
+    done = Event()  # because a signal makes `join` take a thread for ended that is not
 
     def call() -> None:
         try:
             work()
         except BaseException as error:
             errors.append(error)
+        finally:
+            done.set()
 
     thread = Thread(target=call)
     try:
         thread.start()
-        thread.join()
+        done.wait()
     finally:
         if thread.ident is not None:  # it was started; the signal may have come just then
-            thread.join()
+            done.wait()
     if errors:
         raise errors[0]
