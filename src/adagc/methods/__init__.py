@@ -47,6 +47,9 @@ _BUILT_IN = {
     "EM": "entropy_maximisation:EntropyMaximisation",
     "EM+APL": "entropy_maximisation:AsymmetricPseudoLabels",
     "AdaGC": "adagc:AdaGC",
+    "Random label": "random_label:RandomLabel",
+    "Area label": "area_label:AreaLabel",
+    "Random cover": "random_cover:RandomCover",
 }
 _registered: dict[str, type[Method]] = {}  # methods that other packages have registered
 

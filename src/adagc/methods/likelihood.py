@@ -1,0 +1,29 @@
+"""What methods have in common that maximise the likelihood of the labels an annotator chose."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from adagc.methods.base import Method
+from adagc.ranks import Share
+from adagc.types import Batch, Losses, Progress
+
+FAMILY = "Likelihood methods"
+
+
+class Annotator(Method):
+    """Base class: a subclass says how probable the observed label of an image is."""
+
+    family: ClassVar[str] = FAMILY
+
+    @abstractmethod
+    def likelihood(self, network: nn.Module, images: Tensor | Share, observed: Tensor) -> Tensor:
+        """(B,) log-likelihood of what was observed of each image: `losses.random_likelihood`."""
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Minus the mean log-likelihood of the batch's images."""
+        total = -self.likelihood(network, batch.images, batch.observed).mean()
+        return Losses(total, {"likelihood": total})
