@@ -50,6 +50,7 @@ _BUILT_IN = {
     "Random label": "random_label:RandomLabel",
     "Area label": "area_label:AreaLabel",
     "Random cover": "random_cover:RandomCover",
+    "Completion": "completion:Completion",
 }
 _registered: dict[str, type[Method]] = {}  # methods that other packages have registered
 

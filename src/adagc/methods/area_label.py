@@ -46,7 +46,14 @@ class AreaLabel(Annotator):
         """A last layer in which classes compete for positions."""
         return HeadSpec("areas", looks=self.looks)
 
-    def likelihood(self, network: nn.Module, images: Tensor | Share, observed: Tensor) -> Tensor:
+    def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
+        """(B, C, h, w) class maps."""
+        return spread(cast(Callable[[Tensor], Tensor], network.class_maps), images)
+
+    def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the area annotator."""
-        class_maps = cast(Callable[[Tensor], Tensor], network.class_maps)
-        return losses.area_likelihood(spread(class_maps, images), observed, self.looks)
+        return losses.area_likelihood(outputs, observed, self.looks)
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """(B, C) logits of presence."""
+        return losses.presence_logits(outputs, self.looks)

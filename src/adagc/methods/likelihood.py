@@ -19,11 +19,20 @@ class Annotator(Method):
 
     family: ClassVar[str] = FAMILY
 
+    def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
+        """What the network says of each image: its (B, C) logits, or more."""
+        logits: Tensor = network(images)
+        return logits
+
     @abstractmethod
-    def likelihood(self, network: nn.Module, images: Tensor | Share, observed: Tensor) -> Tensor:
-        """(B,) log-likelihood of what was observed of each image: `losses.random_likelihood`."""
+    def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
+        """(B,) log-likelihood of all that was observed of each image, given these outputs."""
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """(B, C) logits of presence that these outputs mean."""
+        return outputs
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """Minus the mean log-likelihood of the batch's images."""
-        total = -self.likelihood(network, batch.images, batch.observed).mean()
+        total = -self.explain(self.outputs(network, batch.images), batch.observed).mean()
         return Losses(total, {"likelihood": total})

@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from adagc import losses
 from adagc.methods.likelihood import Annotator
 from adagc.models.spec import HeadSpec
-from adagc.ranks import Share
 
 
 class RandomCover(Annotator):
@@ -44,6 +43,6 @@ class RandomCover(Annotator):
         """A last layer in which classes compete for positions."""
         return HeadSpec("areas", looks=self.looks)
 
-    def likelihood(self, network: nn.Module, images: Tensor | Share, observed: Tensor) -> Tensor:
+    def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the random annotator."""
-        return losses.random_likelihood(network(images), observed)
+        return losses.random_likelihood(outputs, observed)

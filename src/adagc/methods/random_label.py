@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from adagc import losses
 from adagc.methods.likelihood import Annotator
 from adagc.models.spec import HeadSpec
-from adagc.ranks import Share
 
 HEADS = {"mean": HeadSpec(), "any": HeadSpec("any-position")}
 
@@ -46,6 +45,6 @@ class RandomLabel(Annotator):
         """The plain last layer, or one with a soft maximum over positions."""
         return HEADS[self.pooling]
 
-    def likelihood(self, network: nn.Module, images: Tensor | Share, observed: Tensor) -> Tensor:
+    def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the random annotator."""
-        return losses.random_likelihood(network(images), observed)
+        return losses.random_likelihood(outputs, observed)
