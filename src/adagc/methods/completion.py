@@ -19,6 +19,7 @@ from adagc.methods.state import AveragedNetwork, Mixup, SampleTable
 from adagc.metrics.noisy import tempered
 from adagc.models.spec import HeadSpec
 from adagc.priors import estimate
+from adagc.priors.calibration import fit
 from adagc.types import (
     Batch,
     Losses,
@@ -90,7 +91,7 @@ class Completion(Method):
         *,
         annotator: AnnotatorName = "random",
         patience: int = 5,
-        targets: Literal["hard", "soft"] = "hard",
+        targets: Literal["hard", "soft", "mixed"] = "hard",
         momentum: float | None = None,
         mixup: float = 1.0,
         weight: float = 1.0,
@@ -190,6 +191,8 @@ class Completion(Method):
         if value > self.best_value:
             self.best_epoch, self.best_value = progress.epoch, value
             self.shares = tuple(estimate(scores, seen).frequencies.tolist())
+        if self.targets != "hard" and self.reviews(progress):
+            self.calibration = fit(scores.astype("float64"), seen).calibration
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
         """Complete the labels, some epochs after the best one, and begin the second stage."""
@@ -208,7 +211,15 @@ class Completion(Method):
         """Fill the table of completed labels; what was observed stays as it was observed."""
         observed = self.observed.to(predicted.device)
         if self.targets == "soft":
-            completed = predicted
+            presence = self.calibration.presence(predicted.double().cpu().numpy())
+            completed = torch.from_numpy(presence).to(predicted)
+        elif self.targets == "mixed":
+            presence = torch.from_numpy(self.calibration.presence(predicted.double().cpu().numpy())).to(predicted)
+            # the soft one, scaled per class to the share
+            completed = presence
+            for c, share in enumerate(self.shares):
+                ranks = predicted[:, c].argsort(descending=True)
+                completed[ranks, c] = presence[:, c].sort(descending=True).values
         else:
             count = len(predicted)
             completed = torch.zeros_like(predicted)
