@@ -1,4 +1,4 @@
-"""Annotators by counting: every set of labels and every position one after the other, in float64."""
+"""Annotators by counting: every set of labels and every position in turn, in float64."""
 
 from __future__ import annotations
 

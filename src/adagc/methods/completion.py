@@ -91,7 +91,7 @@ class Completion(Method):
         *,
         annotator: AnnotatorName = "random",
         patience: int = 5,
-        targets: Literal["hard", "soft", "mixed"] = "hard",
+        targets: Literal["hard", "soft"] = "hard",
         momentum: float | None = None,
         mixup: float = 1.0,
         weight: float = 1.0,
@@ -213,13 +213,6 @@ class Completion(Method):
         if self.targets == "soft":
             presence = self.calibration.presence(predicted.double().cpu().numpy())
             completed = torch.from_numpy(presence).to(predicted)
-        elif self.targets == "mixed":
-            presence = torch.from_numpy(self.calibration.presence(predicted.double().cpu().numpy())).to(predicted)
-            # the soft one, scaled per class to the share
-            completed = presence
-            for c, share in enumerate(self.shares):
-                ranks = predicted[:, c].argsort(descending=True)
-                completed[ranks, c] = presence[:, c].sort(descending=True).values
         else:
             count = len(predicted)
             completed = torch.zeros_like(predicted)

@@ -90,43 +90,47 @@ def fit(probabilities: Floats, observed: NDArray[Any]) -> Fit:
     rows = labels.any(axis=1)
     shares = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
     exponent = fit_exponent(shares, _logs(probabilities[rows]))
-    logs, spread = (torch.from_numpy(part) for part in _described(probabilities, exponent))
+    logs, spread = _described(probabilities, exponent)
+    known = np.stack([logs, np.broadcast_to(spread, logs.shape), np.ones_like(logs)], axis=2)
+    features = torch.from_numpy(known)  # (N, C, 3)
     seen = torch.from_numpy(np.sign(observed).astype(np.int8))
-
-    def explained(numbers: Tensor) -> Tensor:
-        """(N,) log-likelihood of each image."""
-        return random_likelihood(numbers[0] * logs + numbers[1] * spread + numbers[2], seen)
-
     start = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     numbers = start.clone().requires_grad_()
     optimiser = torch.optim.LBFGS(
         [numbers], max_iter=200, tolerance_grad=1e-9, tolerance_change=1e-12,
         line_search_fn="strong_wolfe",
     )  # fmt: skip
-    count = max(1, len(observed))
 
     def cost() -> Tensor:
         optimiser.zero_grad()
         believed = _BELIEF * (numbers - start).square().sum() / 2
-        value = (believed - explained(numbers).sum()) / count
+        value = (believed - random_likelihood(features @ numbers, seen).sum()) / len(seen)
         value.backward()
         return value
 
     optimiser.step(cost)  # type: ignore[no-untyped-call]
     found = numbers.detach()
     alpha, gamma, beta = (float(number) for number in found)
-    slopes, curvatures = _derivatives(explained, found)
+    slopes, curvatures = _derivatives(features, found, seen)
     return Fit(Calibration(exponent, alpha, gamma, beta), slopes, curvatures, -_BELIEF * np.eye(3))
 
 
-def _derivatives(explained: Any, at: Tensor) -> tuple[Floats, Floats]:
+def _derivatives(features: Tensor, numbers: Tensor, seen: Tensor) -> tuple[Floats, Floats]:
     """(N, 3) first and (N, 3, 3) second derivatives of every image's log-likelihood."""
     import torch
 
-    first = torch.func.jacfwd(explained)
-    slopes = first(at)
-    curvatures = torch.func.jacfwd(first)(at)
-    return slopes.numpy(), curvatures.numpy()
+    from adagc.losses import random_likelihood
+
+    logits = (features @ numbers).requires_grad_()
+    total = random_likelihood(logits, seen).sum()
+    (by_logit,) = torch.autograd.grad(total, logits, create_graph=True)
+    slopes = (by_logit.unsqueeze(2) * features).sum(dim=1)
+    rows = []
+    for column in slopes.unbind(dim=1):
+        # Images do not depend on each other, so the gradient of a sum has that of each image.
+        (again,) = torch.autograd.grad(column.sum(), logits, retain_graph=True)
+        rows.append((again.unsqueeze(2) * features).sum(dim=1))
+    return slopes.detach().numpy(), torch.stack(rows, dim=1).numpy()
 
 
 def _described(probabilities: Floats, exponent: float) -> tuple[Floats, Floats]:
