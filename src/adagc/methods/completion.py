@@ -82,6 +82,7 @@ class Completion(Method):
         "weight": (0, math.inf),
         "force": (0, 1),
     }
+    observed: Tensor  # (N, C) int8: labels of the training images
     trial_epochs: ClassVar[int | None] = None  # when stage 2 begins depends on the whole run
     keeps: ClassVar[str] = "an average of the network, completed labels per image"
     cost: ClassVar[float] = 1.0

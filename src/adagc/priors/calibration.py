@@ -105,7 +105,7 @@ def fit(probabilities: Floats, observed: NDArray[Any]) -> Fit:
         optimiser.zero_grad()
         believed = _BELIEF * (numbers - start).square().sum() / 2
         value = (believed - random_likelihood(features @ numbers, seen).sum()) / len(seen)
-        value.backward()
+        value.backward()  # type: ignore[no-untyped-call]
         return value
 
     optimiser.step(cost)  # type: ignore[no-untyped-call]
