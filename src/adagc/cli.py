@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
+        runs.priors,
         *(bench.bench, bench.tables, studies.tune, bench.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )

@@ -12,6 +12,7 @@ from adagc.errors import AdagcError
 from adagc.methods.base import Method
 from adagc.models import ModelSpec, read_description
 from adagc.options import read
+from adagc.training.frequencies import Frequencies, frequencies
 from adagc.training.records import (
     EpochRecord,
     LabelSummary,
@@ -129,6 +130,16 @@ class Record:
             return Story()
         back = any(line.verdict is Verdict.RESTORE for line in self.history)
         return method.story(self.history[-1].status, went_back=back)
+
+    @cached_property
+    def frequencies(self) -> Frequencies | None:
+        """How frequent classes probably are; None where that is known, or nothing tells."""
+        if self.clean or not self.run.finished:
+            return None
+        try:
+            return frequencies(self.run)
+        except AdagcError:  # an older version trained it, or it has no validation images
+            return None
 
     @cached_property
     def twin(self) -> tuple[str, str] | None:

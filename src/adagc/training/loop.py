@@ -7,7 +7,7 @@ restart.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from adagc import ranks
 from adagc.images.base import SceneDataset
 from adagc.inference import predict
 from adagc.methods.base import Method
+from adagc.training import held_out
 from adagc.training.batches import Batches
 from adagc.training.board import open_board
 from adagc.training.clock import cpu_seconds, of_all_ranks
@@ -28,7 +29,7 @@ from adagc.training.fabric import make_fabric
 from adagc.training.folders import Folder
 from adagc.training.health import Watch, check_weights, checked_predictions
 from adagc.training.history import History
-from adagc.training.records import EpochRecord, NamedRole, OracleRecord, Summary
+from adagc.training.records import Choice, EpochRecord, NamedRole, OracleRecord, Summary
 from adagc.training.settings import Settings
 from adagc.training.snapshots import Snapshots, save_weights
 from adagc.training.trainer import OnStep, Trainer, progress_at
@@ -148,7 +149,8 @@ def fit(
                 None if estimates is None else estimates.cpu().numpy(),
             )
         chosen_by = {name: values[settings.select] for name, values in judged.criteria.items()}
-        state.note_best(folder, epoch, networks, chosen_by)
+        better = state.note_best(folder, epoch, networks, chosen_by)
+        _keep_predictions(folder, judged, validation, better, "best", writes)
         verdict = _verdict(method, judged, validation, progress, fabric.device)
         if verdict is Verdict.KEEP:
             state.keep(folder)
@@ -174,6 +176,8 @@ def fit(
         state.add_time(line.seconds, of_all_ranks(cpu_seconds() - began_cpu, fabric.device))
         if history is not None:
             history.append(line)
+        if epoch == settings.epochs:
+            _keep_predictions(folder, judged, validation, networks, "last", writes)
         state.save(folder, epoch)
         if board is not None:
             board.add(line)
@@ -185,6 +189,20 @@ def fit(
         for name, candidate in networks.items():
             save_weights(folder, name, "last", candidate)
     return Trained(networks, roles, dict(state.best_epoch), state.seconds, state.cpu_seconds)
+
+
+def _keep_predictions(
+    folder: Folder,
+    judged: Judgement,
+    validation: Validation,
+    names: Iterable[str],
+    choice: Choice,
+    writes: bool,
+) -> None:
+    """Write what these networks predict for the validation images."""
+    for name in names if writes else ():
+        values = judged.probabilities[name]
+        held_out.save(folder, held_out.HeldOut(name, choice, values, validation.observed))
 
 
 def _verdict(

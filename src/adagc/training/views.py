@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from adagc.training.records import Choice, TestedNetwork
-from adagc.types import NetworkRole, Scores, with_role
+from adagc.types import HasRole, NetworkRole, Scores, with_role
 
 ViewName = Literal["averaged-last", "averaged-best", "network-last", "network-best"]
 
@@ -77,7 +77,7 @@ class View:
         """The same network after the chosen epoch instead of the last one, or the other way."""
         return View(self.role, "best" if self.choice == "last" else "last")
 
-    def of(self, networks: Mapping[str, TestedNetwork]) -> str | None:
+    def of(self, networks: Mapping[str, HasRole]) -> str | None:
         """The name of the network with this role among those of a run; None if it has none.
 
         The network that the deployed one learns from is usually an average of it. It is therefore
