@@ -191,7 +191,7 @@ def _discard_output() -> None:
 _PURPOSES = {
     "to see what it does": ("demo",),
     "your data": ("inspect", "simulate", "text"),
-    "one method on your data": ("train", "evaluate", "report"),
+    "one method on your data": ("train", "evaluate", "report", "priors"),
     "which method, and with which options": ("bench", "tables", "tune"),
     "the paper": ("ablate", "figures", "theory"),
     "what there is to choose from": ("methods", "datasets"),

@@ -50,7 +50,7 @@ class Calibration:
         """(N, C) calibrated probabilities of presence, of (N, C) predicted ones."""
         logs, spread = _described(probabilities, self.exponent)
         logits = self.alpha * logs + self.gamma * spread + self.beta
-        values: Floats = 1 / (1 + np.exp(-logits))
+        values: Floats = np.exp(-np.logaddexp(0, -logits))  # a sigmoid that cannot overflow
         return values
 
 
