@@ -197,7 +197,7 @@ def report(argv: list[str]) -> None:
 
 
 def priors(argv: list[str]) -> None:
-    """Estimate how frequent classes are, from the labels that were observed."""
+    """Estimate how frequent classes are in the images of a run."""
     parser = make_parser("priors", priors, "adagc priors runs/aid")
     parser.positional("run", str, "Folder of the run.")
     add_json(parser)
