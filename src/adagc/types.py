@@ -70,7 +70,8 @@ class NetworkRole(Enum):
 
     DEPLOYED = "deployed"  # tested, saved and exported; every run has exactly one
     TEACHER = "teacher"  # what the deployed one learns from
-    AVERAGE = "average"  # of the deployed one's weights over steps
+    TRAINED = "trained"  # what the deployed one is an average of
+    AVERAGE = "average"  # of the trained one's weights over steps
     OTHER = "other"
 
 

@@ -241,7 +241,7 @@ class Completion(Method):
         """The average, which is deployed, and the network it is an average of."""
         return {
             "network": Reported(self.average.network, NetworkRole.DEPLOYED, "average"),
-            "student": Reported(network, NetworkRole.OTHER),
+            "student": Reported(network, NetworkRole.TRAINED),
         }
 
     def estimates(self) -> Tensor | None:
