@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adagc.errors import DataError
 from adagc.metrics.noisy import tempered
 from adagc.priors.calibration import Calibration, Fit, Floats, fit
+from adagc.priors.checks import FEW_LABELS, checked
 
-# Fewer labels than that say little about three numbers.
-_FEW = 50
 _RESAMPLES = 400
 _LEVEL = (2.5, 97.5)
 # An interval wider than this share of the estimate, on either side, is no knowledge.
@@ -78,7 +76,7 @@ def estimate(
     Raises:
         DataError: If the arrays do not fit each other, or no label was observed.
     """
-    scores, seen = _checked(probabilities, observed)
+    scores, seen = checked(probabilities, observed)
     found = fit(scores, seen)
     frequencies = found.calibration.presence(scores).mean(axis=0)
     drawn = _resampled(found, scores, seed)
@@ -119,9 +117,9 @@ def _trust(
     labelled = int((seen > 0).any(axis=1).sum())
     if scores.shape[1] == 1:
         return False, "With one class there is nothing to tell its frequency from."
-    if labelled < _FEW:
+    if labelled < FEW_LABELS:
         return False, (
-            f"Only {labelled} images have an observed label: frequencies need {_FEW} or more."
+            f"Only {labelled} images have an observed label: frequencies need {FEW_LABELS} or more."
         )
     if areas is not None:
         gain = tempered(seen, areas) - tempered(seen, scores)
@@ -141,17 +139,3 @@ def _trust(
         "Holds if labels were drawn at random from the classes that are present, and not by their"
         " size or importance."
     )
-
-
-def _checked(probabilities: ArrayLike, observed: ArrayLike) -> tuple[Floats, NDArray[Any]]:
-    scores, seen = np.asarray(probabilities, dtype=np.float64), np.asarray(observed)
-    if seen.ndim != 2 or seen.shape != scores.shape:
-        raise DataError(
-            f"observed labels are {seen.shape} and probabilities are {scores.shape}: both must be"
-            " (images, classes)"
-        )
-    if not np.isfinite(scores).all() or not (scores >= 0).all():
-        raise DataError("probabilities must be finite and not negative: pass those of a network")
-    if not (seen > 0).any():
-        raise DataError("no image has an observed label: frequencies are estimated from them")
-    return scores, seen
