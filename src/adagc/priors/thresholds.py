@@ -31,10 +31,9 @@ def thresholds(probabilities: ArrayLike, observed: ArrayLike, rule: Rule = "expe
         rule: "expected-f1" makes the F1 score of each class as large as can be expected; "shares"
             predicts a class as often as it is estimated to be present; "half" is one half.
     """
+    if rule == "half" or (np.asarray(observed) > 0).any(axis=1).sum() < FEW_LABELS:
+        return np.full(np.shape(observed)[1], HALF)
     scores, seen = checked(probabilities, observed)
-    usual = np.full(scores.shape[1], HALF)
-    if rule == "half" or (seen > 0).any(axis=1).sum() < FEW_LABELS:
-        return usual
     presence = fit(scores, seen).calibration.presence(scores)
     order = np.argsort(-scores, axis=0, kind="stable")
     sorted_scores = np.take_along_axis(scores, order, axis=0)

@@ -166,15 +166,25 @@ class Record:
         return self.roles[network].title
 
     def same_test(self, other: Record) -> bool:
-        """Whether both were tested on the same images and classes with the same thresholds."""
+        """Whether both were tested on the same images and classes with comparable thresholds.
+
+        Thresholds that every run learns for itself are part of what is compared; those that
+        somebody has set must be equal.
+        """
         one, two = self.scores, other.scores
         if one is None or two is None:
             return False
-        return (one.images, one.classes, one.thresholds) == (
-            two.images,
-            two.classes,
-            two.thresholds,
-        ) and all(_bare(self.settings[key]) == _bare(other.settings[key]) for key in _TEST)
+        learnt = self._learns_thresholds or other._learns_thresholds
+        return (
+            (one.images, one.classes) == (two.images, two.classes)
+            and (learnt or one.thresholds == two.thresholds)
+            and all(_bare(self.settings[key]) == _bare(other.settings[key]) for key in _TEST)
+        )
+
+    @property
+    def _learns_thresholds(self) -> bool:
+        tested = () if self.scores is None else self.scores.networks.values()
+        return any(at.thresholds is not None for one in tested for at in one.epochs.values())
 
     def differences(self, other: Record) -> list[str]:
         """The settings in which `other` differs from this run, in words."""

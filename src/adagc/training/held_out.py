@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import AdagcError
+from adagc.priors import Rule, thresholds
 from adagc.training.folders import Folder
 from adagc.training.records import Choice
 from adagc.training.runs import Run
@@ -44,14 +45,18 @@ def load(run: Run, view: View = VIEWS["averaged-best"]) -> HeldOut:
 
     Raises AdagcError if the run has not kept any.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
-
     history = run.history
     if not history:
         raise AdagcError(f"{run} has no finished epoch yet: continue it with  adagc train --resume")
-    name = view.of(history[-1].roles) or history[-1].deployed
-    file = _file(name, view.choice)
+    return of_network(run, view.of(history[-1].roles) or history[-1].deployed, view.choice)
+
+
+def of_network(run: Run, name: str, choice: Choice) -> HeldOut:
+    """Those of the network with this name; AdagcError if the run has not kept any."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    file = _file(name, choice)
     if not run.exists(file):
         raise AdagcError(
             f"{run} has kept no predictions for validation images: an older version of adagc has"
@@ -62,7 +67,17 @@ def load(run: Run, view: View = VIEWS["averaged-best"]) -> HeldOut:
         values, seen = arrays["probabilities"], arrays["observed"]
     except (SafetensorError, KeyError) as error:
         raise AdagcError(f"{run}/{file} is damaged ({error}): copy the run folder again") from error
-    return HeldOut(name, view.choice, values, seen)
+    return HeldOut(name, choice, values, seen)
+
+
+def limits(run: Run, name: str, choice: Choice, rule: Rule) -> list[float]:
+    """The threshold of each class for this network, learnt from what was held out.
+
+    They are rounded to four digits, which is less than what separates two images.
+    """
+    held = of_network(run, name, choice)
+    found = thresholds(held.probabilities, held.observed, rule).tolist()
+    return [float(f"{value:.4g}") for value in found]
 
 
 def _file(network: str, choice: Choice) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_estimate import images
+from test_priors import images
 
 from adagc.priors import thresholds
 from adagc.priors.calibration import fit
