@@ -177,16 +177,24 @@ class Lines:
         text = (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
         self.runs = [json.loads(line) for line in text.splitlines()]
 
-    def of(self, method: str, network: str, epoch: str) -> list[Mapping[str, float]]:
-        """The scores of all runs of a method that have this network."""
-        own = [run for run in self.runs if run["method"] == method]
+    def of(
+        self, method: str, network: str, epoch: str, seed: int | None = None
+    ) -> list[Mapping[str, float]]:
+        """The scores of all runs of a method that have this network, or of those with a seed."""
+        own = [
+            run
+            for run in self.runs
+            if run["method"] == method and (seed is None or run["seed"] == seed)
+        ]
         return [run["networks"][network][epoch] for run in own if network in run["networks"]]
 
-    def mean(self, method: str, metric: str, network: str, epoch: str = "last") -> float:
-        """Mean over seeds."""
+    def mean(
+        self, method: str, metric: str, network: str, epoch: str = "last", seed: int | None = None
+    ) -> float:
+        """Mean over seeds, or the value of one seed."""
         key = HEADINGS[metric]
         scale = METRICS[key].scale
-        return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch))
+        return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch, seed))
 
     @property
     def hours(self) -> float:
