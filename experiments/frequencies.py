@@ -243,6 +243,45 @@ def classes_off(line: Line, estimator: str) -> float:
     return float(np.median(np.abs(found[there] / truth[there] - 1)))
 
 
+def mean_error(records: Sequence[Line], estimator: str = "adagc.priors") -> float:
+    """Mean over trainings of how far the number of labels is off, as a share of the truth."""
+    return statistics.fmean(abs(labels_off(one, estimator)) for one in records)
+
+
+def worst_error(records: Sequence[Line], estimator: str = "adagc.priors") -> float:
+    """The largest of them."""
+    return max(abs(labels_off(one, estimator)) for one in records)
+
+
+def within(records: Sequence[Line], share: float) -> int:
+    """In how many trainings the number of labels is so close to the truth."""
+    return sum(abs(labels_off(one, "adagc.priors")) <= share for one in records)
+
+
+def classes_within(records: Sequence[Line], share: float) -> int:
+    """In how many trainings the median class is so close to the truth."""
+    return sum(classes_off(one, "adagc.priors") <= share for one in records)
+
+
+def covered(records: Sequence[Line]) -> int:
+    """In how many trainings the interval of the number of labels holds the truth."""
+    return sum(one["interval"][0] <= sum(one["truth"]) <= one["interval"][1] for one in records)
+
+
+def made(records: Sequence[Line]) -> str:
+    """With what the trainings were made, in a sentence."""
+    machines = [one["machine"] for one in records]
+    processors, torch, commits = (
+        ", ".join(sorted({str(value) for value in values}))
+        for values in (
+            [one["processor"] for one in machines],
+            [one["packages"]["torch"] for one in machines],
+            [one["git"] for one in machines],
+        )
+    )
+    return f"One thread each on {processors}, torch {torch}, commit {commits}."
+
+
 def table(records: Sequence[Line]) -> str:
     """Mean over seeds of both errors in per cent, by data, method and estimator."""
     names = [name for name in ESTIMATORS if all(name in one["estimates"] for one in records)]

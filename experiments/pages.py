@@ -38,6 +38,7 @@ from adagc.training.views import VIEWS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fidelity
+import frequencies
 import selection
 import views
 
@@ -362,6 +363,7 @@ def environment() -> jinja2.Environment:
         "tuning": cache(Tuning),
         "selection": cache(Selection),
         "fidelity": fidelity,
+        "frequencies": frequencies,
         "views": views,
         "min": min,
         "max": max,
