@@ -134,6 +134,15 @@ class Pack:
             if "triggered_after" in (status := run.run.history[-1].status)
         ]
 
+    def clean(self, label: str, epoch: int) -> float:
+        """Mean over seeds of the average's clean validation mAP after an epoch, in per cent."""
+        lines = [run.run.history[epoch - 1] for run in self.results.of(label)]
+        return 100 * statistics.fmean(
+            line.oracle.validation[name].mean_average_precision
+            for line in lines
+            if line.oracle is not None and (name := VIEWS["averaged-last"].of(line.roles))
+        )
+
     def theory(self, label: str, seed: int, network: str | None = None) -> Theory:
         """The paper's propositions on one run."""
         (run,) = (run.run for run in self.results.of(label) if run.seed == seed)
@@ -196,6 +205,13 @@ class Lines:
         key = HEADINGS[metric]
         scale = METRICS[key].scale
         return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch, seed))
+
+    def closed(self, method: str, network: str, seed: int | None = None) -> float:
+        """Share of the gap from AN to GT that a method closes in mAP, in per cent."""
+        own, low, high = (
+            self.mean(one, "mAP", network, seed=seed) for one in (method, "AN", "GT w/ BCE")
+        )
+        return 100 * (own - low) / (high - low)
 
     @property
     def hours(self) -> float:

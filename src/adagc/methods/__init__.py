@@ -51,6 +51,7 @@ _BUILT_IN = {
     "Area label": "area_label:AreaLabel",
     "Random cover": "random_cover:RandomCover",
     "Completion": "completion:Completion",
+    "Auto": "auto:Auto",
 }
 _registered: dict[str, type[Method]] = {}  # methods that other packages have registered
 

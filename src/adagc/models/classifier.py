@@ -15,6 +15,7 @@ from adagc.errors import AdagcError, DataError
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
 from adagc.models.heads import HEADS, ClassMapHead, Head
 from adagc.models.label_wise import LabelWiseHead
+from adagc.models.positions import AnnotatorsHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
 
@@ -145,7 +146,7 @@ class Classifier(nn.Module):
 
         Raises AdagcError if the head has none.
         """
-        if not isinstance(self.head, ClassMapHead):
+        if not isinstance(self.head, ClassMapHead | AnnotatorsHead):
             raise AdagcError(f"a {self.spec.head.kind} head has no class maps")
         return self.head.maps(self.feature_map(x))
 

@@ -278,6 +278,7 @@ def make_task(
         epochs=config.epochs,
         steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size, ranks.world())),
         seed=config.seed,
+        positions=collection.images.is_image and config.backbone not in PLAIN_BACKBONES,
         truth=truth,
         priors=priors,
         text=text,

@@ -34,7 +34,7 @@ from adagc.training.settings import Settings
 from adagc.training.snapshots import Snapshots, save_weights
 from adagc.training.trainer import OnStep, Trainer, progress_at
 from adagc.training.validation import Judgement, Validation, judge
-from adagc.types import Progress, Task, Verdict
+from adagc.types import Task, Verdict
 
 
 class Observer(Protocol):
@@ -151,7 +151,18 @@ def fit(
         chosen_by = {name: values[settings.select] for name, values in judged.criteria.items()}
         better = state.note_best(folder, epoch, networks, chosen_by)
         _keep_predictions(folder, judged, validation, better, "best", writes)
-        verdict = _verdict(method, judged, validation, progress, fabric.device)
+        if method.wants_validation(progress):
+            probed = judged.watched
+            if (probe := method.probe(network)) is not method.watched(network):
+                probed = predict(
+                    probe, images, validation.rows, device=fabric.device, together=True
+                )
+            method.see_validation(
+                torch.from_numpy(probed).to(fabric.device),
+                torch.from_numpy(validation.observed.astype(np.int8)).to(fabric.device),
+                progress,
+            )
+        verdict = method.end_epoch(judged.scores, progress)
         if verdict is Verdict.KEEP:
             state.keep(folder)
         elif verdict is Verdict.RESTORE:
@@ -203,22 +214,6 @@ def _keep_predictions(
     for name in names if writes else ():
         values = judged.probabilities[name]
         held_out.save(folder, held_out.HeldOut(name, choice, values, validation.observed))
-
-
-def _verdict(
-    method: Method,
-    judged: Judgement,
-    validation: Validation,
-    progress: Progress,
-    device: torch.device,
-) -> Verdict:
-    """The verdict of the method, which first gets the validation predictions if it wants them."""
-    if method.wants_validation(progress):
-        observed = torch.from_numpy(validation.observed.astype(np.int8))
-        method.see_validation(
-            torch.from_numpy(judged.watched).to(device), observed.to(device), progress
-        )
-    return method.end_epoch(judged.scores, progress)
 
 
 __all__ = ["Settings", "Trained", "Validation", "fit"]
