@@ -101,6 +101,10 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/first_step.py
 	@$(BIN)/python benchmarks/ranks.py
 
+# What docs/results/speed.md says; on an otherwise idle machine.
+bench-record: $(READY)
+	@$(BIN)/python benchmarks/record.py
+
 # Files, folders and command lines with flaws; FUZZ=100000 tries more.
 FUZZ ?= 10000
 fuzz: $(READY)

@@ -293,6 +293,37 @@ class Tuning:
         )
 
 
+class Printed:
+    """What benchmarks printed: benchmarks/record.py."""
+
+    def __init__(self) -> None:
+        self.found = json.loads((DATA / "speed.json").read_text(encoding="utf-8"))
+
+    def block(self, name: str) -> str:
+        """The command and its printout, as code."""
+        one = self.found[name]
+        lines = [f"$ {one['command']}", *(line.rstrip() for line in one["printed"])]
+        return "\n".join(["```", *lines, "```"])
+
+    def met(self, name: str) -> str:
+        """Whether it met its limits."""
+        return "yes" if self.found[name]["met"] else "no, see below"
+
+    @property
+    def made(self) -> str:
+        """Where they ran."""
+        machines = [one["machine"] for one in self.found.values()]
+        processors, torch, commits = (
+            ", ".join(sorted({str(value) for value in values}))
+            for values in (
+                [one["processor"] for one in machines],
+                [one["packages"]["torch"] for one in machines],
+                [one["git"] for one in machines],
+            )
+        )
+        return f"Two cores of {processors}, torch {torch}, commit {commits}."
+
+
 def spread(values: Sequence[float], decimals: int = 2) -> str:
     """Mean, and unbiased standard deviation in brackets."""
     mean = f"{statistics.fmean(values):.{decimals}f}"
@@ -377,6 +408,7 @@ def environment() -> jinja2.Environment:
         "pack": cache(Pack),
         "lines": cache(Lines),
         "tuning": cache(Tuning),
+        "printed": cache(Printed),
         "selection": cache(Selection),
         "fidelity": fidelity,
         "frequencies": frequencies,
