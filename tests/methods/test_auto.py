@@ -8,11 +8,13 @@ import torch
 
 from adagc import losses
 from adagc.methods.auto import CANDIDATES, AllHeads, Auto
+from adagc.methods.completion import ANNOTATORS
 from adagc.models import load_model
 from adagc.models.positions import AnnotatorsHead
 from adagc.priors import estimate
 from adagc.testing import method_checks
 from adagc.training.experiment import train
+from adagc.types import Verdict
 from conftest import make_batch, make_classifier, make_progress, make_task
 from tiny import write_scenario
 
@@ -89,6 +91,7 @@ def test_the_one_under_which_held_out_labels_are_most_probable_is_used(best):
     )
     assert method.annotator == CANDIDATES[best]
     assert method.best_epoch == 3
+    assert method.completes == (best == 0)
     assert method.shares == pytest.approx(estimate(parts[best], seen).frequencies.tolist())
     told = method.status()["explained_by"]
     assert max(told, key=told.__getitem__) == CANDIDATES[best]
@@ -111,9 +114,35 @@ def test_a_run_on_images_tries_all_and_deploys_the_one_it_chose(tmp_path):
     run = train(scenario.config(0), Auto(patience=1), tmp_path / "run")
     first, last = run.history[0], run.history[-1]
     assert set(first.losses) == {"total", "random", "cover", "area"}
-    assert set(last.losses) == {"total", "completion", "likelihood"}
     chosen = last.status["annotator"]
+    stage = {"completion"} if chosen == "random" else set()
+    assert set(last.losses) == {"total", "likelihood", *stage}
     assert set(last.status["explained_by"]) == set(CANDIDATES)
     model = load_model(run.folder)
     assert model.spec.head.kind == "annotators"
     assert AnnotatorsHead.names[int(model.head.choice)] == chosen
+
+
+def test_any_class_present_is_assumed_unless_another_annotator_is_clearly_better():
+    """Within a tie the simplest assumption stands, because labels can then be completed."""
+    method, _ = made()
+    method.explained_by = {"random": -1.80, "cover": -1.78, "area": -1.9}
+    assert max(CANDIDATES, key=method._merit) == "random"
+    method.explained_by["cover"] = -1.76
+    assert max(CANDIDATES, key=method._merit) == "cover"
+
+
+def test_without_completion_the_chosen_annotator_goes_on_alone():
+    method, network = made()
+    method.annotator, method.explained = "area", ANNOTATORS["area"]()
+    progress = make_progress(2, epochs=10)
+    method.best_epoch = 1
+    method.review(torch.rand(3, 4), progress)
+    assert method.end_epoch(None, progress) is Verdict.CONTINUE
+    method.after_step(network)
+    found = method.loss(network, make_batch(IMAGES, make_task(OBSERVED)), make_progress(3))
+    maps = network.head.area.maps(network.feature_map(IMAGES))
+    wanted = -losses.area_likelihood(maps, OBSERVED, 9.0).mean()
+    torch.testing.assert_close(found.total, wanted)
+    assert method.estimates() is None
+    assert method.status()["stage"] == "explaining"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
+from adagc.choice import TIE
 from adagc.methods.completion import ANNOTATORS, AnnotatorName, Completion
 from adagc.metrics.noisy import tempered
 from adagc.models.positions import AnnotatorsHead
@@ -27,8 +28,9 @@ class Auto(Completion):
                that is present; "cover", any land cover that is present; "area", what covers much
                of the image. They share the rest of the network.
     Choice:    the annotator and the epoch with which the observed validation labels are most
-               probable (`adagc.choice.likelihood`)
-    Stage 2:   Completion with the chosen annotator
+               probable (`adagc.choice.likelihood`); "random" if none is clearly better
+    Stage 2:   Completion with "random"; the others go on alone, because labels of dominant classes
+               do not tell how many to add
 
     On embeddings and stored features, which have no positions or none that the network uses, there
     is only "random". Nothing has to be tuned.
@@ -48,7 +50,10 @@ class Auto(Completion):
     ) -> None:
         super().__init__(patience=patience, momentum=momentum, force=force)
         self.candidates: tuple[AnnotatorName, ...] = CANDIDATES[:1]
-        self.explained_by: dict[str, float] = {}  # best likelihood of each annotator
+        # By annotator: its best likelihood so far, in which epoch, and frequencies estimated there.
+        self.explained_by: dict[str, float] = {}
+        self.best_epochs: dict[str, int] = {}
+        self.estimated: dict[str, tuple[float, ...]] = {}
 
     def check(self, task: Task) -> None:
         """Note whether the network has positions that classes can compete for."""
@@ -71,6 +76,8 @@ class Auto(Completion):
             **super().get_extra_state(),
             "annotator": self.annotator,
             "explained_by": dict(self.explained_by),
+            "best_epochs": dict(self.best_epochs),
+            "estimated": dict(self.estimated),
         }
 
     def set_extra_state(self, state: Any) -> None:
@@ -81,7 +88,7 @@ class Auto(Completion):
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """All annotators together in stage 1, the chosen one in stage 2."""
         if self.completed_after is not None or len(self.candidates) == 1:
-            return super().loss(network, batch, progress)
+            return super().loss(network, batch, progress)  # the chosen one alone
         outputs = spread(_outputs(network), batch.images)
         parts: dict[str, Tensor] = {
             name: -annotator.explain(output, batch.observed).mean()
@@ -107,11 +114,23 @@ class Auto(Completion):
         for number, name in enumerate(self.candidates):
             scores = parts[:, number]
             value = tempered(seen, scores)
-            self.explained_by[name] = max(value, self.explained_by.get(name, -math.inf))
-            if value > self.best_value:
-                self.best_epoch, self.best_value = progress.epoch, value
-                self.shares = tuple(estimate(scores, seen).frequencies.tolist())
-                self.annotator, self.explained = name, ANNOTATORS[name]()
+            if value > self.explained_by.get(name, -math.inf):
+                self.explained_by[name] = value
+                self.best_epochs[name] = progress.epoch
+                self.estimated[name] = tuple(estimate(scores, seen).frequencies.tolist())
+        best = max(self.candidates, key=self._merit)
+        self.annotator, self.explained = best, ANNOTATORS[best]()
+        self.best_epoch, self.best_value = self.best_epochs[best], self.explained_by[best]
+        self.shares = self.estimated[best]
+
+    def _merit(self, name: str) -> float:
+        """How well an annotator explains the labels; smaller differences than a tie are none."""
+        return self.explained_by[name] + (TIE if name == CANDIDATES[0] else 0.0)
+
+    @property
+    def completes(self) -> bool:
+        """Whether labels are completed with the chosen annotator."""
+        return self.annotator == CANDIDATES[0]
 
     def _use(self, network: nn.Module) -> None:
         head = getattr(network, "head", None)

@@ -127,6 +127,11 @@ class Completion(Method):
         self.register_buffer("observed", task.observed.clone(), persistent=False)
         self.predicted: Tensor | None = None  # of this epoch only
 
+    @property
+    def completes(self) -> bool:
+        """Whether the second stage learns completed labels, or goes on as the first."""
+        return True
+
     def get_extra_state(self) -> dict[str, Any]:
         """Epochs and frequencies, stored in checkpoints."""
         return {
@@ -145,7 +150,7 @@ class Completion(Method):
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """The likelihood, and in stage 2 the completed labels too, on mixed images."""
-        if self.completed_after is None:
+        if self.completed_after is None or not self.completes:
             return self.explained.loss(network, batch, progress)
         targets = self.completed[batch.index]
         observed = batch.observed
@@ -200,8 +205,10 @@ class Completion(Method):
         predicted, self.predicted = self.predicted, None
         if self.completed_after is not None or not self._due(progress) or predicted is None:
             return Verdict.CONTINUE
-        self._complete(predicted)
         self.completed_after = progress.epoch
+        if not self.completes:
+            return Verdict.CONTINUE
+        self._complete(predicted)
         return Verdict.RESTART
 
     def _due(self, progress: Progress) -> bool:
@@ -246,12 +253,14 @@ class Completion(Method):
 
     def estimates(self) -> Tensor | None:
         """(N, C) completed labels; None in stage 1."""
-        return None if self.completed_after is None else self.completed.values
+        there = self.completed_after is not None and self.completes
+        return self.completed.values if there else None
 
     def status(self) -> dict[str, Any]:
         """The stage, the best epoch, when labels were completed, and how many."""
+        completing = self.completed_after is not None and self.completes
         return {
-            "stage": "explaining" if self.completed_after is None else "completing",
+            "stage": "completing" if completing else "explaining",
             "best_epoch": self.best_epoch or None,
             "completed_after": self.completed_after,
             "expected_labels": round(sum(self.shares), 3) if self.shares else None,
