@@ -186,8 +186,8 @@ class DataSettings(SourceSettings):
         cache: Folder in which decoded images are kept; by default the folder in the environment
             variable ADAGC_CACHE, or else the user's cache folder.
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
-        scenes: Number of training scenes of synthetic data. Half as many are made for validation,
-            and the same number for testing.
+        scenes: Number of training scenes of data that is generated (synthetic scenes, mosaics).
+            Half as many are made for validation, and the same number for testing.
     """
 
     bands: tuple[str, ...] | None = None
