@@ -33,9 +33,9 @@ def array_collection(
 ) -> Collection:
     """Open a .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
 
-    If the folder has a file areas.csv (one row per row of `truth`, one column per class), dominant
-    labels can be simulated. The splits follow the rules of `folder_collection`; the row name train/0001 counts as the image
-    0001 in the folder train.
+    The splits follow the rules of `folder_collection`; the row name train/0001 counts as the image
+    0001 in the folder train. If the folder has a file areas.csv (a row for each row of `truth`, a
+    column for each class), dominant labels can be simulated.
 
     Args:
         root: The file or folder. A .npy file is memory-mapped, not loaded.
