@@ -124,7 +124,8 @@ class SourceSettings(_Part):
         root: Folder of the data set, or its array file; synthetic scenes need none.
         size: Height and width in pixels to which all images are scaled. By default images keep
             their size, or get that of the published benchmark.
-        split_seed: Seed of the random split into training, validation and test images.
+        split_seed: Seed of the random split into training, validation and test images, and of the
+            scenes of data that is generated.
         split: CSV file with the columns image,split that assigns each image to train, val or test,
             instead of a random split.
         labels: Label file with the observed labels to train on.
