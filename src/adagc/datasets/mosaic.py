@@ -6,6 +6,7 @@ data set with real images has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from adagc.datasets.published import find_published, scene_of
 from adagc.datasets.registry import DataSet
 from adagc.datasets.splits import stratified_split
 from adagc.datasets.ucmerced import SHARES, UCMERCED
-from adagc.errors import DataError, examples
+from adagc.errors import DataError, check_range
 from adagc.images.cached import CachedScenes
 from adagc.images.mosaic.scenes import MosaicScenes, Part
 from adagc.images.scan import find_images, image_names
@@ -27,7 +28,7 @@ from adagc.labels import areas_from_maps
 
 MINIMUM_AREA = 0.03  # a class below this share of the pixels is not labelled
 LEAST = 4  # images of a class: fewer cannot be divided by SHARES such that every split has one
-_TREE = "<class>/<name>.jpg"
+SIZES = (16, 512)  # smallest and largest height and width of a scene in pixels
 LICENCE = (
     "A mosaic is a derived work: the terms of the source images hold for it, and they are to be"
     " cited. AID and UC Merced are for research only."
@@ -69,33 +70,44 @@ def mosaic_collection(
 
     Raises:
         DataError: There are fewer than two classes, or too few images of one.
+        UsageError: An option is outside its range.
     """
+    check_range("size", size, *SIZES)
+    check_range("split_seed", seed, 0)
+    check_range("source_size", source_size, 1)
+    root = Path(root)
     counts = counts_of(scenes)
     numbers = number_scenes(counts)
-    place, folders = _source_folders(Path(root))
-    files = find_images(place, folders)
+    place, folders = _source_folders(root)
+    found = find_images(place, folders)
+    named = {file: kind for file in found if (kind := scene_of(file, folders))}
+    _classes(root, list(named.values()))  # before any image is decoded
     store = open_cache(
-        place, files, size=source_size, cache=cache, skip_unreadable=skip_unreadable
+        place, list(named), size=source_size, cache=cache, skip_unreadable=skip_unreadable
     )
     sources = CachedScenes(store, image_names(store.files))
-    of_file = np.array([scene_of(file, folders) for file in store.files])
-    usable, notes = _usable(sources, of_file)
-    notes += [f"{len(files) - len(store)} unreadable images were left out"] * (
-        len(store) < len(files)
-    )
-    classes, kinds = np.unique(of_file[usable], return_inverse=True)
-    _check(Path(root), classes, np.bincount(kinds, minlength=len(classes)))
+    original = _originals(sources)
+    classes, kinds = _classes(root, [named[store.files[row]] for row in original])
     split = _split(kinds, seed)
     kind_of = np.full(len(sources), -1, dtype=np.int64)
-    kind_of[usable] = kinds
+    kind_of[original] = kinds
     images = MosaicScenes(
         sources,
         kind_of,
-        [Part(numbers[name], usable[split[name]]) for name in counts],
+        [Part(numbers[name], original[split[name]]) for name in counts],
         size=size,
         seed=seed,
     )
     areas = areas_from_maps(images.maps, len(classes))
+    notes = [
+        f"{count} images were left out, as {why}"
+        for count, why in (
+            (len(found) - len(named), "they lie in no folder of a class"),
+            (len(named) - len(sources), "they cannot be read"),
+            (len(sources) - len(original), "they are copies of others"),
+        )
+        if count
+    ]
     if sources.shape[-1] < size:
         notes.append(
             f"The source images have {sources.shape[-1]} pixels per side and are mirrored at their"
@@ -103,12 +115,12 @@ def mosaic_collection(
         )
     return Collection(
         images=images,
-        classes=tuple(classes.tolist()),
+        classes=classes,
         splits=rows_of(counts),
         truth=areas >= MINIMUM_AREA,
         areas=areas,
         description=(
-            f"{len(images)} mosaics of {size} x {size} pixels from {len(usable)} images of"
+            f"{len(images)} mosaics of {size} x {size} pixels from {len(original)} images of"
             f" {len(classes)} classes in {place.resolve().name}, seed {seed}"
         ),
         notes=(
@@ -131,42 +143,35 @@ def _source_folders(root: Path) -> tuple[Path, tuple[str, ...]]:
     return root, ("",)
 
 
-def _usable(
-    sources: CachedScenes, of_file: NDArray[np.str_]
-) -> tuple[NDArray[np.int64], list[str]]:
-    """Rows of the images that have a class and are no copies, and remarks about the others.
+def _originals(sources: CachedScenes) -> NDArray[np.int64]:
+    """Rows of the images that are no copies: a copy could get into another split.
 
-    A copy could get into another split than its original. Images with the same sums, sums of
-    squares and extremes in every band are taken for copies; the cache knows them all.
+    Images with the same sums, sums of squares and extremes in every band are taken for copies; the
+    cache knows these numbers, so that no pixel is read.
     """
-    rows = np.arange(len(sources), dtype=np.int64)
-    measured = sources.measured(rows)
-    table = measured.table[measured.rows].reshape(len(rows), -1)
-    _, first = np.unique(table, axis=0, return_index=True)
-    original = np.isin(rows, first)
-    named = of_file != ""
-    notes = []
-    for which, why in ((~named, "in no folder of a class"), (named & ~original, "copies")):
-        if which.any():
-            some = examples(sources.names[row] for row in rows[which])
-            notes.append(f"{which.sum()} images were left out, as they are {why}: {some}")
-    return rows[named & original], notes
+    measured = sources.measured(np.arange(len(sources), dtype=np.int64))
+    table = measured.table[measured.rows].reshape(len(sources), -1)
+    return np.sort(np.unique(table, axis=0, return_index=True)[1])
 
 
-def _check(root: Path, classes: NDArray[np.str_], images: NDArray[np.int64]) -> None:
+def _classes(root: Path, names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """The classes, and that of each image, given by name; DataError if mosaics cannot be made."""
+    found, kinds, counts = np.unique(np.array(names, str), return_inverse=True, return_counts=True)
+    classes = tuple(found.tolist())
     if len(classes) < 2:
-        found = f"only the class {classes[0]!r}" if len(classes) else "no folder of a class"
+        what = f"only the class {classes[0]!r}" if classes else "no images in folders of classes"
         raise DataError(
-            f"{root}: {found}, but mosaics join images of two or more; give a folder with images"
-            f" in one folder per class, {_TREE}"
+            f"{root}: {what}, but mosaics join images of two or more classes; give a folder with"
+            " images in one folder per class, <class>/<name>.jpg"
         )
-    few = np.flatnonzero(images < LEAST)
-    if len(few):
+    few = int(counts.argmin())
+    if counts[few] < LEAST:
         raise DataError(
-            f"{root}: {images[few[0]]} images of the class {str(classes[few[0]])!r} are too few for"
+            f"{root}: {counts[few]} different images of the class {classes[few]!r} are too few for"
             f" training, validation and test; give every class at least {LEAST}, or remove its"
             " folder"
         )
+    return classes, kinds
 
 
 def _split(kinds: NDArray[np.int64], seed: int) -> dict[str, NDArray[np.int64]]:

@@ -54,7 +54,7 @@ def divide(noise: SceneNoise, size: int, *, most: int = MOST) -> Bytes:
 
 
 def choose_classes(noise: SceneNoise, classes: int) -> NDArray[np.int64]:
-    """A different class for each patch, all equally likely: (scenes, 6, or as many as there are)."""
+    """A different class for each patch, all equally likely: (scenes, 6), or fewer if there are."""
     return np.argsort(noise.uniform(classes), axis=1, kind="stable")[:, :MOST]
 
 

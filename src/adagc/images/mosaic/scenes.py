@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import UsageError
 from adagc.images.base import SceneDataset
 from adagc.images.mosaic.layout import MOST, choose_classes, cut, divide
 from adagc.images.synthetic.noise import SceneNoise
 
-SIZES = range(16, 513)
 _PIXELS_AT_ONCE = 2**17  # about 20 MB of working memory
 # Independent streams of random numbers: other source images do not change the borders.
 _LAYOUT, _SOURCES = 0, 1
@@ -41,7 +39,7 @@ class MosaicScenes(SceneDataset):
         sources: The source images, all of one square size.
         kinds: Class of each source image, 0 to C - 1.
         parts: The scenes in their order, with the source images of each part.
-        size: Height and width of a scene in pixels, 16 to 512.
+        size: Height and width of a scene in pixels.
         seed: Seed of all scenes; another seed gives entirely different scenes.
     """
 
@@ -56,10 +54,6 @@ class MosaicScenes(SceneDataset):
         size: int = 96,
         seed: int = 0,
     ) -> None:
-        if size not in SIZES:
-            raise UsageError(f"size={size} is out of range: choose 16 to 512 pixels per side")
-        if seed < 0:
-            raise UsageError(f"seed={seed} is negative: choose 0 or more")
         numbers = np.concatenate([part.numbers for part in parts])
         self.names = tuple(f"mosaic_{number:06d}" for number in numbers)
         self.bands, self.dtype = sources.bands, sources.dtype
