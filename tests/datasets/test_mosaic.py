@@ -11,13 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from adagc.cli import main
-from adagc.datasets import Collection
+from adagc.datasets import Collection, open_collection
 from adagc.datasets.mosaic import MINIMUM_AREA, mosaic_collection
-from adagc.errors import DataError, UsageError
+from adagc.errors import DataError, LabelFileError, UsageError
 from adagc.images.mosaic.layout import MOST, PATCHES, divide
 from adagc.images.mosaic.scenes import MosaicScenes
 from adagc.images.synthetic.noise import SceneNoise, smooth, smooth_by_sums
-from adagc.labels import simulate_dominant
+from adagc.labels import LabelTable, simulate_dominant, write_areas, write_labels
+from adagc.training.config import RunConfig
+from adagc.training.contents import contents
+from adagc.training.inputs import open_configured, split_text
 from adagc.training.observe import simulate
 from fakes import fake_aid, fake_classes, fake_ucmerced, picture
 
@@ -99,6 +102,34 @@ def test_dominant_labels_are_the_largest_areas(collection):
     rows = np.concatenate([collection.splits["train"], collection.splits["val"]])
     np.testing.assert_array_equal(table.values, simulate_dominant(collection.areas[rows], 5))
     assert (table.values.sum(axis=1) == 1).all()
+
+
+def test_arrays_carry_areas_for_dominant_labels(collection, tmp_path):
+    """As `experiments/features.py mosaic` writes them."""
+    names = collection.images.names
+    values = everything(collection).mean(axis=(2, 3), dtype=np.float32)
+    np.save(tmp_path / "embeddings.npy", values)
+    (tmp_path / "names.txt").write_text("\n".join(names) + "\n")
+    truth, split = tmp_path / "truth.csv", tmp_path / "split.csv"
+    write_labels(LabelTable(names, CLASSES, collection.truth.astype(np.int8)), truth)
+    split.write_text(split_text(collection))
+    settings = {"data": "array", "root": str(tmp_path), "truth": str(truth), "split": str(split)}
+    with pytest.raises(UsageError, match="needs the area of each class"):
+        simulate(open_configured(RunConfig(**settings)), "dominant", 1)
+    before = contents(settings)
+
+    write_areas(tmp_path / "areas.csv", names, CLASSES, collection.areas)
+    assert contents(settings).keys() - before.keys() == {"areas"}
+    arrays = open_configured(RunConfig(**settings))
+    np.testing.assert_array_equal(arrays.areas, collection.areas)
+    np.testing.assert_array_equal(
+        simulate(arrays, "dominant", 1).values, simulate(collection, "dominant", 1).values
+    )
+    assert open_collection("array", tmp_path).areas is None  # not without clean labels
+
+    write_areas(tmp_path / "areas.csv", names, ("a", *CLASSES[1:]), collection.areas)
+    with pytest.raises(LabelFileError, match=r"areas.csv, line 1: the header must be image and"):
+        open_configured(RunConfig(**settings))
 
 
 # -- determinism ---------------------------------------------------------------------------------

@@ -61,8 +61,14 @@ def smooth_by_sums(knots: Floats, size: int) -> Floats:
     taps = first[:, None] + np.arange(4)
     own = np.take_along_axis(weights, taps, axis=1)
     # Along rows first, while there are few of them: whole rows are copied faster than columns.
-    wide = sum(own[:, j] * knots[..., taps[:, j]] for j in range(4))
-    return np.asarray(sum(own[:, j, None] * wide[..., taps[:, j], :] for j in range(4)))
+    k, before = knots.shape[-1], knots.shape[:-2]
+    wide = np.zeros((*before, k, size), dtype=np.float32)
+    surface = np.zeros((*before, size, size), dtype=np.float32)
+    for j in range(4):
+        wide += own[:, j] * knots[..., taps[:, j]]
+    for j in range(4):
+        surface += own[:, j, None] * wide[..., taps[:, j], :]
+    return surface
 
 
 def _spline(k: int, size: int) -> tuple[Floats, NDArray[np.int64]]:
