@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fidelity
 import views
 from records import Lines, Pack, Selection, Tuning
+from study import Study, made_together
 from words import one, plus, reflowed, two, whole
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +53,8 @@ def environment() -> jinja2.Environment:
     found.filters |= {"one": one, "two": two, "plus": plus, "whole": whole}
     found.globals |= {
         "pack": cache(Pack),
+        "study": cache(Study),
+        "made_together": made_together,
         "lines": cache(Lines),
         "tuning": cache(Tuning),
         "selection": cache(Selection),

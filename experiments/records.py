@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from adagc.bench.packs import unpack
 from adagc.bench.results import Result
@@ -18,7 +19,7 @@ from adagc.methods import outlines
 from adagc.metrics import METRICS
 from adagc.paper import values as printed_values
 from adagc.paper.theory.measure import Theory, measure
-from adagc.training.views import VIEWS
+from adagc.training.views import VIEWS, View
 
 sys.path.insert(0, str(Path(__file__).parent))
 import selection
@@ -28,15 +29,56 @@ DATA = Path(__file__).parents[1] / "docs" / "results" / "data"
 HEADINGS = {metric.heading: key for key, metric in METRICS.items()}
 
 
-class Pack:
-    """The published runs of one scenario.
+class Runs:
+    """Published runs of one pack, and what is the same for benchmarks and ablations.
 
     Args:
-        name: Name of the scenario, which is that of the folder in docs/results/data.
+        path: Folder of the pack in docs/results/data.
     """
 
-    def __init__(self, name: str) -> None:
-        self.scenario, self.results = unpack(DATA / name)
+    views: ClassVar[Mapping[str, View]] = VIEWS  # by the name that templates give them
+    usual: ClassVar[str] = "averaged-last"  # the view that is meant if none is named
+
+    def __init__(self, path: str) -> None:
+        self.scenario, self.results = unpack(DATA / path)
+
+    def per_seed(
+        self, label: str, metric: str = "mAP", view: str | None = None
+    ) -> dict[int, float]:
+        """The scores of all runs of a row as the table shows them, by seed."""
+        key, chosen = HEADINGS[metric], self.views[view or self.usual]
+        return {
+            run.seed: METRICS[key].scale * scores.summary()[key]
+            for run in self.results.of(label)
+            if (scores := chosen.scores(run.networks)) is not None
+        }
+
+    def mean(self, label: str, metric: str = "mAP", view: str | None = None) -> float:
+        """Mean over seeds."""
+        return statistics.fmean(self.per_seed(label, metric, view).values())
+
+    def triggered(self, label: str = "AdaGC") -> list[tuple[int, int, bool]]:
+        """Seed, epoch after which calibration began, and whether it was forced, of AdaGC's runs."""
+        return [
+            (run.seed, status["triggered_after"], "by force" in run.remark)
+            for run in self.results.of(label)
+            if "triggered_after" in (status := run.run.history[-1].status)
+        ]
+
+    @property
+    def made(self) -> str:
+        """Where and with what the runs were made, and what they cost, in a sentence or two."""
+        return made(self.results.finished)
+
+    @property
+    def seeds(self) -> str:
+        """The seeds, such as "10 to 14"."""
+        numbers = sorted({run.seed for run in self.results.finished})
+        return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+class Pack(Runs):
+    """The published runs of one scenario, which `adagc bench --pack` wrote."""
 
     @cached_property
     def _written(self) -> Written:
@@ -59,21 +101,6 @@ class Pack:
         """What a row gains over a baseline in mAP, with its 95 % interval: "+1.1 ± 1.5"."""
         (found,) = (one for one in self._written.verdicts if one.view.name == view)
         return signed(found.gains[label][baseline])
-
-    def per_seed(
-        self, label: str, metric: str = "mAP", view: str = "averaged-last"
-    ) -> dict[int, float]:
-        """The scores of all runs of a row as the table shows them, by seed."""
-        key = HEADINGS[metric]
-        return {
-            run.seed: METRICS[key].scale * scores.summary()[key]
-            for run in self.results.of(label)
-            if (scores := VIEWS[view].scores(run.networks)) is not None
-        }
-
-    def mean(self, label: str, metric: str = "mAP", view: str = "averaged-last") -> float:
-        """Mean over seeds."""
-        return statistics.fmean(self.per_seed(label, metric, view).values())
 
     def closed(self, label: str, view: str = "averaged-last") -> float:
         """Share of the gap from AN to GT that a row closes in mAP, in per cent."""
@@ -98,29 +125,31 @@ class Pack:
         ]
         return sorted(((row, self.mean(row, view=view)) for row in rows), key=lambda r: -r[1])
 
-    def triggered(self) -> list[tuple[int, int, bool]]:
-        """Seed, epoch after which calibration began, and whether it was forced, of AdaGC's runs."""
-        return [
-            (run.seed, status["triggered_after"], "by force" in run.remark)
-            for run in self.results.of("AdaGC")
-            if "triggered_after" in (status := run.run.history[-1].status)
-        ]
-
     def theory(self, label: str, seed: int, network: str | None = None) -> Theory:
         """The paper's propositions on one run."""
         (run,) = (run.run for run in self.results.of(label) if run.seed == seed)
         return measure(run, network)
 
-    @property
-    def made(self) -> str:
-        """Where and with what the runs were made, and what they cost, in a sentence or two."""
-        return made(self.results.finished)
+    def peaks(self, label: str, network: str = "averaged") -> list[int]:
+        """The epochs after which a network has its highest clean validation mAP, by seed."""
+        return [1 + run.index(max(run)) for run in self._validation(label, network)]
 
-    @property
-    def seeds(self) -> str:
-        """The seeds, such as "10 to 14"."""
-        numbers = sorted({run.seed for run in self.results.finished})
-        return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    def fallen(self, label: str, epoch: int, network: str = "averaged") -> float:
+        """Points of clean validation mAP since the highest until then, mean over seeds."""
+        runs = self._validation(label, network)
+        return statistics.fmean(max(run[:epoch]) - run[epoch - 1] for run in runs)
+
+    def _validation(self, label: str, network: str) -> list[list[float]]:
+        """Clean validation mAP of a network after every epoch, by seed."""
+        histories = [run.run.history for run in self.results.of(label)]
+        return [
+            [
+                100 * line.oracle.validation[network].mean_average_precision
+                for line in history
+                if line.oracle is not None
+            ]
+            for history in histories
+        ]
 
 
 def made(runs: Sequence[Result]) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 import fidelity
 import pages
+from records import DATA, Pack
+from study import Study, made_together
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +85,87 @@ def test_theorem_1_was_tested_over_whole_runs(name):
     assert len(runs) == fidelity.THEOREM[name]
     for run in runs:
         assert all(peaks["last"] == run["settings"]["epochs"] for peaks in run["peaks"].values())
+
+
+# -- the records of ablations -----------------------------------------------------------------
+
+
+def raw(study: str, row: str, name: str) -> list[dict]:
+    """A file of every run of a row, by seed, read without adagc; of a history its last line."""
+    with zipfile.ZipFile(DATA / "ablations" / "aid-features" / study / f"{row}.zip") as file:
+        paths = sorted(path for path in file.namelist() if path.endswith(name))
+        assert len(paths) == 3
+        texts = [file.read(path) for path in paths]
+    return [json.loads(text.splitlines()[-1] if "jsonl" in name else text) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def triggers() -> Study:
+    return Study("aid-features", "trigger")
+
+
+@pytest.mark.parametrize(
+    ("view", "network"), [("student", "network"), ("teacher", "teacher"), (None, "teacher")]
+)
+def test_a_study_shows_the_network_it_names_after_the_last_epoch(triggers, view, network):
+    last = [run["networks"][network]["last"] for run in raw("trigger", "adaptive", "scores.json")]
+    scores = [[100 * one[key] for key in ("mean_average_precision", "mean_f1")] for one in last]
+    mean, deviation = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1)
+    shown = [f"{m:.1f} ({d:.1f})" for m, d in zip(mean, deviation, strict=True)]
+    assert triggers.scores("adaptive", view or "teacher") == " / ".join(shown)
+    assert triggers.mean("adaptive", "mF1", view) == pytest.approx(mean[1])
+    assert list(triggers.per_seed("adaptive", view=view)) == [10, 11, 12]
+
+
+def test_differences_are_taken_seed_by_seed(triggers):
+    one, other = (
+        [
+            run["networks"]["network"]["last"]["mean_f1"]
+            for run in raw("trigger", row, "scores.json")
+        ]
+        for row in ("after-epoch-6", "adaptive")
+    )
+    gaps = 100 * (np.array(one) - np.array(other))
+    assert triggers.gaps("after epoch 6", "adaptive", "mF1", "student") == pytest.approx(gaps)
+    found = triggers.gap("after epoch 6", "adaptive", "mF1", "student")
+    assert found == pytest.approx(gaps.mean())
+
+
+def test_the_table_of_a_study_has_the_students_first(triggers):
+    _, _, *rows = triggers.table().splitlines()
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [
+        *triggers.variants,
+        *(f"{label} (teacher)" for label in triggers.variants),
+    ]
+    for row, label in zip(rows, 2 * triggers.variants, strict=True):
+        view = "teacher" if "(teacher)" in row else "student"
+        assert f"{triggers.mean(label, view=view):.2f}" in row.split(" | ")[1]
+
+
+def test_added_labels_are_those_of_the_last_epoch():
+    study = Study("aid-features", "pseudo-labels")
+    last = [line["oracle"]["pseudo_labels"] for line in raw(study.name, "s-raw", "history.jsonl")]
+    assert study.added("S'") == pytest.approx(np.mean([one["added_per_image"] for one in last]))
+    assert study.right("S'") == pytest.approx(100 * np.mean([one["precision"] for one in last]))
+    quality = 100 * np.mean([one["mean_average_precision"] for one in last])
+    assert study.pseudo_map("S'") == study.pseudo_map("S'", 40) == pytest.approx(quality)
+    assert study.pseudo_map("S'", 25) != study.pseudo_map("S'")
+
+
+def test_all_labels_but_one_per_image_are_missing(triggers):
+    images = np.array(raw("trigger", "adaptive", "labels.json")[0]["flip_rates"]["cardinality"])
+    assert triggers.missing == pytest.approx(images @ np.arange(len(images)) / images.sum() - 1)
+
+
+def test_a_run_that_studies_share_is_counted_once(triggers):
+    both = made_together(triggers, Study("aid-features", "pseudo-labels"))
+    assert both.startswith("24 runs, ")  # 4 and 5 variants, one of them in both; three seeds
+    assert triggers.made.startswith("12 runs, ")
+
+
+def test_the_peak_of_a_network_and_how_far_it_has_fallen(monkeypatch):
+    pack = Pack("demo-random")
+    runs = [[1.0, 3.0, 2.0, 0.0], [5.0, 4.0, 6.0, 6.0]]
+    monkeypatch.setattr(pack, "_validation", lambda label, network: runs)
+    assert pack.peaks("AN") == [2, 3]
+    assert [pack.fallen("AN", epoch) for epoch in (1, 2, 3, 4)] == [0, 0.5, 0.5, 1.5]
