@@ -65,6 +65,10 @@ class Study(Runs):
         """Their mean over seeds."""
         return statistics.fmean(self.gaps(label, other, metric, view))
 
+    def restored(self, label: str) -> list[int]:
+        """The epochs whose weights calibration began with, by seed."""
+        return [run.run.history[-1].status["best_epoch"] for run in self.results.of(label)]
+
     def printed(self, label: str, metric: str = "mAP") -> str:
         """What the paper prints for a variant; empty if it has no such study on such labels.
 
@@ -92,6 +96,11 @@ class Study(Runs):
     def pseudo_map(self, label: str, epoch: int | None = None) -> float:
         """Their mAP on clean labels after an epoch (by default the last), mean over seeds."""
         return statistics.fmean(100 * one.mean_average_precision for one in self._at(label, epoch))
+
+    def pseudo_peak(self, label: str) -> float:
+        """The highest such mean of all epochs."""
+        epochs = int(self.scenario.settings["epochs"])
+        return max(self.pseudo_map(label, epoch) for epoch in range(1, epochs + 1))
 
     @property
     def missing(self) -> float:
@@ -134,21 +143,6 @@ class Study(Runs):
         """Mean and unbiased deviation of mAP / mF1: "52.2 (2.4) / 36.5 (2.1)"."""
         values = (self.per_seed(label, metric, view).values() for metric in ("mAP", "mF1"))
         return " / ".join(spread(list(one), decimals=1) for one in values)
-
-    def additions(self) -> str:
-        """Markdown: mAP / mF1 of the teacher and the labels that were added, highest mAP first."""
-        return _piped(
-            ("variant", "mAP / mF1", "added labels per scene", "of which right"),
-            (
-                (
-                    label,
-                    self.scores(label),
-                    f"{self.added(label):.1f}",
-                    f"{self.right(label):.0f} %",
-                )
-                for label in sorted(self.variants, key=self.mean, reverse=True)
-            ),
-        )
 
 
 def made_together(*several: Study) -> str:

@@ -59,7 +59,9 @@ def _block(block: str) -> str:
     """One paragraph, list, table, heading, quotation or space between them."""
     if not block.strip() or block.lstrip()[0] in "|#>!<":
         return block
-    items = re.split(r"\n(?=- |\d+\. )", block)
+    # A number at the start of a line is only in a list the mark of an item.
+    mark = r"\d+\. " if re.match(r"\d+\. ", block) else "- "
+    items = re.split(rf"\n(?={mark})", block)
     return "\n".join("\n".join(_item(item)) for item in items)
 
 

@@ -56,6 +56,8 @@ def test_a_changed_record_changes_the_page(built, monkeypatch):
         ("a  b\nc", "a b c"),
         ("- a\n  b\n- c", "- a b\n- c"),
         ("1. a\nb\n2. c", "1. a b\n2. c"),
+        ("a, after epoch\n40. b", "a, after epoch 40. b"),
+        ("- after epoch\n  40. b", "- after epoch 40. b"),
         ("| a |\n|---|", "| a |\n|---|"),
         ("> a\n> b", "> a\n> b"),
         ("a\nb\n\n```\nx\ny\n```\n\nc", "a b\n\n```\nx\ny\n```\n\nc"),
@@ -161,6 +163,76 @@ def test_a_run_that_studies_share_is_counted_once(triggers):
     both = made_together(triggers, Study("aid-features", "pseudo-labels"))
     assert both.startswith("24 runs, ")  # 4 and 5 variants, one of them in both; three seeds
     assert triggers.made.startswith("12 runs, ")
+
+
+# What the page says in words, as (scenario, study, one, other, views).
+BOTH = ("student", "teacher")
+BETTER_ON_EVERY_SEED = [
+    ("demo-dominant", "trigger", "adaptive", "after epoch 9", BOTH),
+    ("demo-dominant", "trigger", "adaptive", "after epoch 17", ("teacher",)),
+    ("demo-random", "trigger", "adaptive", "after epoch 17", ("teacher",)),
+    ("demo-random", "trigger", "adaptive", "after epoch 26", ("teacher",)),
+    ("demo-dominant", "pseudo-labels", "T + S", "T", ("teacher",)),
+    ("demo-dominant", "pseudo-labels", "T + S", "T + S'", ("teacher",)),
+    ("demo-random-180", "pseudo-labels", "T + S", "T", BOTH),
+    ("demo-random-180", "pseudo-labels", "T + S", "T + S'", BOTH),
+    ("demo-random-180", "pseudo-labels", "T + S", "S", BOTH),
+    ("demo-random", "mixup", "without Mixup", "with Mixup", ("teacher",)),
+    ("demo-dominant", "mixup", "without Mixup", "with Mixup", ("teacher",)),
+    ("aid-features", "trigger", "after epoch 17", "adaptive", ("teacher",)),
+    ("aid-features", "pseudo-labels", "T + S", "S", BOTH),
+    ("aid-features", "pseudo-labels", "T", "T + S'", BOTH),
+    ("aid-features", "mixup", "without Mixup", "with Mixup", BOTH),
+]
+LEVEL = [
+    ("demo-dominant", "trigger", "adaptive", "after epoch 17", ("student",)),
+    ("demo-dominant", "trigger", "adaptive", "after epoch 26", BOTH),
+    ("demo-random", "trigger", "adaptive", "after epoch 9", BOTH),
+    ("demo-random", "trigger", "adaptive", "after epoch 17", ("student",)),
+    ("demo-random", "trigger", "adaptive", "after epoch 26", ("student",)),
+    ("demo-dominant", "pseudo-labels", "T + S", "S", ("teacher",)),
+    ("demo-random", "pseudo-labels", "T + S", "T", ("teacher",)),
+    ("demo-random", "pseudo-labels", "T + S", "T + S'", ("teacher",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("claim", "level"),
+    [*((claim, False) for claim in BETTER_ON_EVERY_SEED), *((claim, True) for claim in LEVEL)],
+    ids=lambda value: ", ".join(value[:4]) if isinstance(value, tuple) else "level" * value,
+)
+def test_what_the_page_says_of_every_seed_is_so(claim, level):
+    scenario, study, one, other, views = claim
+    for view in views:
+        gaps = Study(scenario, study).gaps(one, other, view=view)
+        assert len(gaps) == 3
+        assert min(gaps) < 0 < max(gaps) if level else min(gaps) > 0
+
+
+@pytest.mark.parametrize(
+    ("bench", "scenario"),
+    [
+        ("demo-random", "demo-random"),
+        ("demo-dominant", "demo-dominant"),
+        ("aid-features-tuned", "aid-features"),
+    ],
+)
+def test_the_averaged_network_of_an_is_the_teacher_before_the_trigger(bench, scenario):
+    averaged = {run.seed: run.run.history for run in Pack(bench).results.of("AN")}
+    for run in Study(scenario, "trigger").results.of("adaptive"):
+        until = run.run.history[-1].status["triggered_after"]
+        for one, other in zip(averaged[run.seed][:until], run.run.history[:until], strict=True):
+            assert one.oracle.validation["averaged"] == other.oracle.validation["teacher"]
+
+
+def test_the_paper_s_values_stand_beside_the_same_share_of_the_training(triggers):
+    for study, epochs in ((Study("demo-random", "trigger"), (9, 17, 26)), (triggers, (6, 11, 17))):
+        printed = [study.printed(f"after epoch {epoch}") for epoch in epochs]
+        on_reben = study.scenario.name == "demo-random"  # the paper has no ablations on AID
+        assert printed == (["65.78", "65.87", "63.18"] if on_reben else ["", "", ""])
+    dominant = Study("demo-dominant", "trigger")
+    assert dominant.printed_gap("after epoch 9", "adaptive", "mF1") == pytest.approx(58.58 - 58.78)
+    assert "| 65.78 / 64.06 |" in Study("demo-random", "trigger").beside(dominant)
 
 
 def test_the_peak_of_a_network_and_how_far_it_has_fallen(monkeypatch):
