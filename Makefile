@@ -10,7 +10,7 @@ PYTEST := -m pytest -n auto --dist worksteal -q
 # A worker of pytest has one core.
 THREAD := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-.PHONY: demo test test-bare test-wheel test-lowest test-slow check format lock bench bench-features \
+.PHONY: demo test test-bare test-wheel test-lowest test-slow check format lock bench bench-record bench-features \
     pages fuzz mutation system-deps clean help
 
 help:
@@ -100,6 +100,10 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/engine.py
 	@$(BIN)/python benchmarks/first_step.py
 	@$(BIN)/python benchmarks/ranks.py
+
+# What docs/results/speed.md says; on an otherwise idle machine.
+bench-record: $(READY)
+	@$(BIN)/python benchmarks/record.py
 
 # Files, folders and command lines with flaws; FUZZ=100000 tries more.
 FUZZ ?= 10000

@@ -1,12 +1,14 @@
-"""Frozen features of AID and UC Merced, on which methods are compared within minutes.
+"""Frozen features of AID, UC Merced and mosaics, on which methods are compared within minutes.
 
     python experiments/features.py aid      --out runs/aid-arrays    (for adagc bench aid-features)
     python experiments/features.py ucmerced --out runs/ucm-arrays    (for adagc bench ucm-features)
-    python experiments/features.py choose   --out runs/aid-choice    (the dropout of both)
+    python experiments/features.py mosaic   --out runs/mosaic-arrays
+                              (for adagc bench mosaic-features-random mosaic-features-dominant)
+    python experiments/features.py choose   --out runs/aid-choice    (the dropout of the first two)
 
-The images are looked for under the folder that the variable ADAGC_DATA names. The first two print
-the folder that they have written, once; the third records what it finds in
-docs/results/data/aid-choice.jsonl.
+The images are looked for under the folder that the variable ADAGC_DATA names; mosaics are made of
+AID's. The first three print the folder that they have written, once; the last records what it finds
+in docs/results/data/aid-choice.jsonl.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adagc.atomic import write_text
 from adagc.datasets import open_collection
+from adagc.datasets.array import AREAS
 from adagc.datasets.collection import Collection
-from adagc.labels import LabelTable, write_labels
+from adagc.labels import LabelTable, write_areas, write_labels
 from adagc.methods import find
 from adagc.models import ModelSpec, build, pretrained_normalisation
 from adagc.training.config import RunConfig
@@ -30,11 +32,14 @@ from adagc.training.experiment import train
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "results" / "data" / "aid-choice.jsonl"
-FOLDERS = {"aid": "AID_multilabel", "ucmerced": "UCMerced_LandUse"}
+FOLDERS = {"aid": "AID_multilabel", "ucmerced": "UCMerced_LandUse", "mosaic": "AID_multilabel"}
+SIZES = {"mosaic": 150}  # of the images in pixels: maps of 5 x 5, where 96 pixels give 3 x 3
 
 
 def features(data: str, out: Path, size: int = 96, *, maps: bool = True) -> dict[str, str]:
     """Features of the pretrained lite backbone, written once as a set of arrays.
+
+    If the data set knows the areas of classes, these are written beside the features.
 
     Args:
         data: Name of the data set.
@@ -57,28 +62,34 @@ def features(data: str, out: Path, size: int = 96, *, maps: bool = True) -> dict
         images = open_collection(data, str(place / FOLDERS[data]), size=size)
         names, truth = images.images.names, images.truth
         assert truth is not None
-        np.save(folder / "embeddings.npy", _embed(images, maps=maps))
+        _embed(images, folder / "embeddings.npy", maps=maps)
         (folder / "names.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
         clean = LabelTable(names, images.classes, truth.astype(np.int8))
         write_labels(clean, Path(settings["truth"]))
+        if images.areas is not None:
+            write_areas(folder / AREAS, names, images.classes, images.areas)
         lines = [f"{names[i]},{part}" for part, rows in images.splits.items() for i in rows]
         write_text(Path(settings["split"]), "\n".join(["image,split", *lines]) + "\n")
     return settings
 
 
-def _embed(images: Collection, *, maps: bool) -> NDArray[np.float32]:
+def _embed(images: Collection, path: Path, *, maps: bool) -> None:
+    """Write the features of all images, a part at a time: all of them may not fit into memory."""
     import torch
 
     shape, bands = images.images.shape, images.images.bands
     spec = ModelSpec("tf_efficientnet_lite0", shape, images.classes, bands)
     mean, std = pretrained_normalisation(spec.backbone, bands, 255.0) or (None, None)
     network = build(spec, seed=0, weights="registry", mean=mean, std=std).eval()
-    parts = []
+    written = None
     with torch.no_grad():
         for rows in np.array_split(np.arange(len(images.images)), 48):
             values = torch.from_numpy(images.images.gather(rows)).float()
-            parts.append((network.feature_map if maps else network.embed)(values).numpy())
-    return np.concatenate(parts)
+            found = (network.feature_map if maps else network.embed)(values).numpy()
+            if written is None:
+                shape = (len(images.images), *found.shape[1:])
+                written = np.lib.format.open_memmap(path, "w+", found.dtype, shape)
+            written[rows] = found
 
 
 # What AN and WAN may use is settled on noisy validation labels, before any method is compared: the
@@ -111,4 +122,4 @@ if __name__ == "__main__":
     if told.what == "choose":
         choose(told.out)
     else:
-        print(features(told.what, told.out)["root"])
+        print(features(told.what, told.out, SIZES.get(told.what, 96))["root"])

@@ -25,8 +25,9 @@ from adagc.atomic import write_text
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fidelity
+import frequencies
 import views
-from records import Lines, Pack, Selection, Tuning
+from records import Lines, Pack, Printed, Selection, Tuning
 from study import Study, made_together
 from words import one, plus, reflowed, two, whole
 
@@ -57,8 +58,10 @@ def environment() -> jinja2.Environment:
         "made_together": made_together,
         "lines": cache(Lines),
         "tuning": cache(Tuning),
+        "printed": cache(Printed),
         "selection": cache(Selection),
         "fidelity": fidelity,
+        "frequencies": frequencies,
         "views": views,
         "min": min,
         "max": max,

@@ -125,6 +125,15 @@ class Pack(Runs):
         ]
         return sorted(((row, self.mean(row, view=view)) for row in rows), key=lambda r: -r[1])
 
+    def clean(self, label: str, epoch: int) -> float:
+        """Mean over seeds of the average's clean validation mAP after an epoch, in per cent."""
+        lines = [run.run.history[epoch - 1] for run in self.results.of(label)]
+        return 100 * statistics.fmean(
+            line.oracle.validation[name].mean_average_precision
+            for line in lines
+            if line.oracle is not None and (name := VIEWS["averaged-last"].of(line.roles))
+        )
+
     def theory(self, label: str, seed: int, network: str | None = None) -> Theory:
         """The paper's propositions on one run."""
         (run,) = (run.run for run in self.results.of(label) if run.seed == seed)
@@ -179,16 +188,31 @@ class Lines:
         text = (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
         self.runs = [json.loads(line) for line in text.splitlines()]
 
-    def of(self, method: str, network: str, epoch: str) -> list[Mapping[str, float]]:
-        """The scores of all runs of a method that have this network."""
-        own = [run for run in self.runs if run["method"] == method]
+    def of(
+        self, method: str, network: str, epoch: str, seed: int | None = None
+    ) -> list[Mapping[str, float]]:
+        """The scores of all runs of a method that have this network, or of those with a seed."""
+        own = [
+            run
+            for run in self.runs
+            if run["method"] == method and (seed is None or run["seed"] == seed)
+        ]
         return [run["networks"][network][epoch] for run in own if network in run["networks"]]
 
-    def mean(self, method: str, metric: str, network: str, epoch: str = "last") -> float:
-        """Mean over seeds."""
+    def mean(
+        self, method: str, metric: str, network: str, epoch: str = "last", seed: int | None = None
+    ) -> float:
+        """Mean over seeds, or the value of one seed."""
         key = HEADINGS[metric]
         scale = METRICS[key].scale
-        return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch))
+        return statistics.fmean(scale * one[key] for one in self.of(method, network, epoch, seed))
+
+    def closed(self, method: str, network: str, seed: int | None = None) -> float:
+        """Share of the gap from AN to GT that a method closes in mAP, in per cent."""
+        own, low, high = (
+            self.mean(one, "mAP", network, seed=seed) for one in (method, "AN", "GT w/ BCE")
+        )
+        return 100 * (own - low) / (high - low)
 
     @property
     def hours(self) -> float:
@@ -268,6 +292,37 @@ class Tuning:
         return statistics.fmean(
             100 * study["correlation_in_hindsight"]["lost"] for study in self.studies.values()
         )
+
+
+class Printed:
+    """What benchmarks printed: benchmarks/record.py."""
+
+    def __init__(self) -> None:
+        self.found = json.loads((DATA / "speed.json").read_text(encoding="utf-8"))
+
+    def block(self, name: str) -> str:
+        """The command and its printout, as code."""
+        one = self.found[name]
+        lines = [f"$ {one['command']}", *(line.rstrip() for line in one["printed"])]
+        return "\n".join(["```", *lines, "```"])
+
+    def met(self, name: str) -> str:
+        """Whether it met its limits."""
+        return "yes" if self.found[name]["met"] else "no, see below"
+
+    @property
+    def made(self) -> str:
+        """Where they ran."""
+        machines = [one["machine"] for one in self.found.values()]
+        processors, torch, commits = (
+            ", ".join(sorted({str(value) for value in values}))
+            for values in (
+                [one["processor"] for one in machines],
+                [one["packages"]["torch"] for one in machines],
+                [one["git"] for one in machines],
+            )
+        )
+        return f"Two cores of {processors}, torch {torch}, commit {commits}."
 
 
 class Selection:

@@ -26,6 +26,28 @@ def picture(path: Path, *, side: tuple[int, int] = (16, 16), seed: int = 0, band
     return path
 
 
+def fake_classes(
+    root: Path,
+    *,
+    classes: Sequence[str] = ("beach", "forest", "meadow", "port"),
+    each: int = 8,
+    side: int = 20,
+) -> None:
+    """One folder of images per class.
+
+    Red says which class it is, green which image of it, blue is different in every pixel of a row
+    and of a column.
+    """
+    for c, name in enumerate(classes):
+        for i in range(each):
+            image = np.zeros((side, side, 3), dtype=np.uint8)
+            image[..., 0], image[..., 1] = 10 * c, 10 * i
+            image[..., 2] = np.add.outer(7 * np.arange(side), 3 * np.arange(side)) % 251
+            path = root / name / f"{name}_{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+
+
 def table(path: Path, images: Sequence[str], *, separator: str, end: str = "\n") -> np.ndarray:
     """A published label table; returns what it says, (N, 17)."""
     values = np.random.default_rng(len(images)).random((len(images), len(CLASSES))) < 0.3

@@ -59,4 +59,4 @@ def test_files_and_folders_that_a_document_names_exist(page):
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_.-]+)*(?:/|\.py|\.txt|\.lock))`", text))
     places = (ROOT, Path(adagc.__path__[0]))
     gone = {name for name in named if not any((place / name).exists() for place in places)}
-    assert gone <= {"weights/", "names.txt"}  # of a run, and of a user's array
+    assert gone <= {"weights/", "validation/", "names.txt"}  # of a run, and of a user's array

@@ -236,7 +236,7 @@ def test_help_of_a_command_in_either_order(capsys):
         assert stopped.value.code == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] == texts[2]
-    assert "usage: adagc inspect ROOT" in texts[0]
+    assert "usage: adagc inspect [ROOT]" in texts[0]
     assert main(["help"]) == 0
     assert "adagc COMMAND --help" in capsys.readouterr().out
     assert main(["help", "inspct"]) == 2

@@ -18,7 +18,7 @@ LAYERS = (
     ("types", "errors", "_version", "atomic", "plain", "ranks", "suggest", "progress"),
     ("options", "arguments", "outline", "plugins"),
     ("metrics", "losses", "labels", "images", "augment"),
-    ("datasets", "inference"),
+    ("datasets", "inference", "priors", "choice"),
     ("models",),
     ("text",),
     ("methods",),

@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
+        runs.priors,
         *(bench.bench, bench.tables, studies.tune, bench.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )
@@ -190,7 +191,7 @@ def _discard_output() -> None:
 _PURPOSES = {
     "to see what it does": ("demo",),
     "your data": ("inspect", "simulate", "text"),
-    "one method on your data": ("train", "evaluate", "report"),
+    "one method on your data": ("train", "evaluate", "report", "priors"),
     "which method, and with which options": ("bench", "tables", "tune"),
     "the paper": ("ablate", "figures", "theory"),
     "what there is to choose from": ("methods", "datasets"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from adagc import types
     from adagc.bench.engines import Event
     from adagc.bench.jobs import Job
+    from adagc.training.frequencies import Frequencies
     from adagc.training.records import EpochRecord, TestRecord
 
 # Names of folders, classes and images may contain brackets: no text is read as markup.
@@ -84,6 +85,23 @@ def score_table(
             mark = text and scores[key] == best[key] and len(rows) > 1
             cells.append(Text(text, style="bold" if mark else ""))
         table.add_row(name, *cells)
+    return table
+
+
+def frequency_table(found: Frequencies) -> Table:
+    """Observed and estimated frequency of every class, the most frequent first."""
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("class")
+    table.add_column("observed", justify="right")
+    if found.priors.trusted:
+        table.add_column("estimated", justify="right")
+        table.add_column("95 % interval", justify="right")
+    for c in found.priors.frequencies.argsort()[::-1]:
+        cells = [found.classes[c], f"{100 * found.observed[c]:.1f} %"]
+        if found.priors.trusted:
+            low, high = 100 * found.priors.frequency_intervals[c]
+            cells += [f"{100 * found.priors.frequencies[c]:.1f} %", f"{low:.1f} to {high:.1f} %"]
+        table.add_row(*cells)
     return table
 
 

@@ -33,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 2e-3,
     "epochs": 60,
     "average": 0.98,  # as AdaGC's teacher below: averages are compared with averages
+    "thresholds": "half",  # as in the paper
 }
 METHODS: dict[str, dict[str, Any]] = {
     "AN": {},

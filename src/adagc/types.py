@@ -45,6 +45,7 @@ class Task:
     priors: Tensor | None = None  # (C,) share of images that contain the class, needs "priors"
     text: Tensor | None = None  # (C, D) embeddings of the class names, needs "text"
     fresh: Callable[[int], nn.Module] | None = None  # another such network from another seed
+    positions: bool = False  # whether the network has a feature map that a head can work on
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class NetworkRole(Enum):
 
     DEPLOYED = "deployed"  # tested, saved and exported; every run has exactly one
     TEACHER = "teacher"  # what the deployed one learns from
-    AVERAGE = "average"  # of the deployed one's weights over steps
+    TRAINED = "trained"  # what the deployed one is an average of
+    AVERAGE = "average"  # of the trained one's weights over steps
     OTHER = "other"
 
 

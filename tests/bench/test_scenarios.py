@@ -22,7 +22,8 @@ def somewhere(monkeypatch):
 def test_the_scenarios_of_the_paper_and_more_are_there():
     wanted = {
         "demo-random", "demo-dominant", "aid-random", "aid-manual", "ucm-random", "reben-random",
-        "reben-dominant", "folder",
+        "reben-dominant", "folder", "mosaic-random", "mosaic-dominant", "mosaic-features-random",
+        "mosaic-features-dominant",
     }  # fmt: skip
     assert wanted <= set(shipped())
 

@@ -176,7 +176,7 @@ def test_an_opener_may_be_named_instead_of_imported(toys: Path) -> None:
     assert (entry.title, entry.settings[0]) == ("far", "root")
 
 
-@pytest.mark.parametrize("name", ["folder", "aid", "ucmerced", "array", "synthetic"])
+@pytest.mark.parametrize("name", ["folder", "aid", "ucmerced", "array", "synthetic", "mosaic"])
 def test_every_entry_says_what_it_is(name: str) -> None:
     entry = find(name)
     assert entry.name == name

@@ -208,7 +208,7 @@ class World:
 RUN_FILES = (
     "config.yaml", "split.csv", "labels.json", "history.jsonl", "model.json", "scores.json",
     "model.safetensors", "predictions.safetensors", "inputs.json", "labels.csv",
-    "weights/network-last.safetensors",
+    "weights/network-last.safetensors", "validation/network-best.safetensors",
 )  # fmt: skip
 
 
@@ -261,6 +261,7 @@ def _other_json(sound: bytes, draw: Callable) -> bytes:
     return json.dumps(values).encode()
 
 
+PACK = Path(__file__).parents[2] / "docs" / "results" / "data" / "aid-random-70"
 PLACES = ("photos", "array.npy", "labels.csv", "missing", "empty", "run", "config.yaml", "photos/")
 TABLES = ("labels.csv", "truth.csv", "split.csv", "missing.csv", "photos", "array.npy")
 FILE = st.sampled_from(TABLES)
@@ -342,6 +343,29 @@ def _on_run(*more: list[str]) -> Callable[..., list[str]]:
     return line
 
 
+def _tune(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    """Lines that are refused, because trials of any sound one take minutes."""
+    scenarios = ["demo-random", "config.yaml", "photos", "nosuch", "labels.csv"]
+    mistakes = [
+        ["--methods", "AN"],
+        ["--methods", "Nobody"],
+        ["--trials", "0"],
+        ["--share", "2"],
+        ["--seeds", "x"],
+        ["--select", "luck"],
+        ["--out", "labels.csv"],
+    ]
+    return [draw(st.sampled_from(scenarios)), *draw(st.sampled_from(mistakes))]
+
+
+def _tables(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    places = [str(PACK)] if PACK.exists() and not flawed else ["run", "photos", "labels.csv", "no"]
+    more = [[], ["--json"], ["--judge", "network-last"], ["--out", "tables"]]
+    if flawed:
+        more += [["--judge", "best"], ["--out", "labels.csv"]]
+    return [draw(st.sampled_from(places)), *draw(st.sampled_from(more))]
+
+
 def _bench(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     scenarios = ["demo-random", *["folder", "config.yaml", "photos", "nosuch"] * flawed]
     places = ["runs", *["photos", "labels.csv"] * flawed]
@@ -357,6 +381,17 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "evaluate": _on_run(["--split", "val"], ["--json"]),
     "report": _on_run(["--against", "run"]),
     "theory": _on_run(),
+    "priors": _on_run(["--json"]),
+    "tables": _tables,
+    "tune": _tune,
+    "ablate": lambda draw, flawed, on_array: [
+        *_bench(draw, flawed, on_array)[:4],
+        *draw(st.sampled_from([[], ["--studies", "mixup"], *[["--studies", "x"]] * flawed])),
+    ],
+    # A sound demo takes minutes.
+    "demo": lambda draw, *_: [
+        *draw(st.sampled_from([["--out", "labels.csv"], ["--seed", "x"], ["--out", "photos"]]))
+    ],
     "bench": _bench,
     "figures": lambda draw, *_: [
         *("demo-random", "--out", "runs"),

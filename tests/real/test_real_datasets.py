@@ -7,8 +7,10 @@ import pytest
 
 from adagc.datasets.aid import aid_collection
 from adagc.datasets.inspect.look import inspect
+from adagc.datasets.mosaic import mosaic_collection
 from adagc.datasets.ucmerced import ucmerced_collection
 from adagc.images.decode import peek, read_image
+from adagc.images.mosaic.scenes import MosaicScenes
 from adagc.images.normalisation import far_from_unit, measure
 from machine import DATA
 from reference.slow_statistics import running_statistics
@@ -88,3 +90,39 @@ def test_networks_see_the_statistics_they_always_saw(tmp_path: Path) -> None:
     mean, std = running_statistics(data.images, data.splits["train"])
     assert (found.mean.astype(np.float32) == mean.astype(np.float32)).all()
     assert (found.std.astype(np.float32) == std.astype(np.float32)).all()
+
+
+@pytest.mark.system(data="AID_multilabel")
+def test_mosaics_of_aid(tmp_path: Path) -> None:
+    data = mosaic_collection(DATA / "AID_multilabel", scenes=60, cache=tmp_path)
+    assert len(data.classes) == 30
+    assert {"airport", "beach", "storagetanks"} <= set(data.classes)
+    assert "from 3000 images" in data.description  # no copies
+    assert data.images.shape == (3, 96, 96)
+    assert data.truth is not None
+    assert 2.6 < data.truth.sum(axis=1).mean() < 3.4
+    images = data.images
+    assert isinstance(images, MosaicScenes)
+    sources = {
+        split: {name for row in rows for name in images.made_from(row)}
+        for split, rows in data.splits.items()
+    }
+    assert not sources["train"] & (sources["val"] | sources["test"])
+    assert not sources["val"] & sources["test"]
+    # Textures at the scale of the files: the values of a patch are values of its source.
+    pixels = images.gather(np.arange(5))
+    for row in range(5):
+        shown = np.unique(images.maps[row])
+        for c, name in zip(shown, images.made_from(row), strict=True):
+            assert Path(name).parent.name.lower() == data.classes[c]
+            source = read_image(DATA / "AID_multilabel" / f"{name}.jpg")
+            colours = {tuple(colour) for colour in source.reshape(3, -1).T.tolist()}
+            patch = pixels[row][:, images.maps[row] == c].T.tolist()
+            assert {tuple(colour) for colour in patch} <= colours
+
+
+@pytest.mark.system(data="UCMerced_sample")
+def test_mosaics_of_ucmerced(tmp_path: Path) -> None:
+    data = mosaic_collection(DATA / "UCMerced_sample", scenes=8, size=200, cache=tmp_path)
+    assert len(data.classes) == 21
+    assert data.images.gather(np.arange(3)).shape == (3, 3, 200, 200)

@@ -146,6 +146,7 @@ def test_a_teacher_answers_for_an_average_and_for_nothing_else(run):
     assert found == {
         NetworkRole.DEPLOYED: ["pupil"] * 3,
         NetworkRole.TEACHER: ["slow", "slow", None],
+        NetworkRole.TRAINED: [None] * 3,
         NetworkRole.AVERAGE: ["averaged", "slow", None],
         NetworkRole.OTHER: ["network"] * 3,
     }

@@ -14,12 +14,15 @@ from adagc.methods import find
 from adagc.methods.state import AveragedNetwork
 from adagc.metrics import score
 from adagc.models import load_model, read_description, save_model
+from adagc.priors import thresholds
 from adagc.report import write_report
+from adagc.training import held_out
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
 from adagc.training.scoring import evaluate, predictions_of, truth_of
 from conftest import make_classifier, make_collection, make_labels
+from tiny import write_scenario
 
 
 @pytest.fixture
@@ -154,3 +157,71 @@ def test_a_method_may_set_them_while_it_trains(tmp_path):
     run = train(config, Cautious(), tmp_path / "run", collection=collection)
     assert load_model(run.folder).short_thresholds() == [0.6] * 4
     assert json.loads(run.path("scores.json").read_text())["thresholds"] == [0.6] * 4
+
+
+# -- thresholds that a run learns from observed labels ---------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory) -> Run:
+    """A run with enough validation images, whose scores are far too low for one half."""
+    scenario = write_scenario(
+        tmp_path_factory.mktemp("learnt") / "tiny", scenes=160, epochs=3, thresholds="expected-f1"
+    )
+    return train(scenario.config(0), find("AN")(), tmp_path_factory.mktemp("run") / "an")
+
+
+def test_thresholds_are_learnt_from_observed_labels_and_stored_with_the_model(learnt):
+    held = held_out.of_network(learnt, "network", "last")
+    wanted = thresholds(held.probabilities, held.observed, "expected-f1")
+    assert load_model(learnt.folder).thresholds.tolist() == pytest.approx(wanted.tolist(), rel=1e-3)
+    assert max(wanted) < 0.5  # AN takes unobserved classes for absent
+    scores = learnt.scores
+    assert scores.thresholds == pytest.approx(wanted.tolist(), rel=1e-3)
+    predictions = predictions_of(learnt)["network-last"]
+    found = score(
+        truth_of(learnt), predictions, np.array(scores.thresholds, np.float32), absent="skip"
+    )
+    assert scores.final.mean_f1 == pytest.approx(found.mean_f1)
+    assert scores.final.mean_f1 > score(truth_of(learnt), predictions, absent="skip").mean_f1
+
+
+def test_every_network_has_thresholds_of_its_own(learnt):
+    for name, choice in (("averaged", "last"), ("averaged", "best"), ("network", "best")):
+        tested = learnt.scores.networks[name].epochs[choice]
+        held = held_out.of_network(learnt, name, choice)
+        wanted = thresholds(held.probabilities, held.observed, "expected-f1")
+        assert tested.thresholds == pytest.approx(wanted.tolist(), rel=1e-3)
+        values = predictions_of(learnt)[f"{name}-{choice}"]
+        limits = np.array(tested.thresholds, np.float32)
+        assert tested.scores.mean_f1 == pytest.approx(
+            score(truth_of(learnt), values, limits, absent="skip").mean_f1
+        )
+    assert learnt.scores.networks["network"].epochs["last"].thresholds is None
+
+
+def test_evaluate_uses_the_same_thresholds_again(learnt):
+    before = learnt.read_json("scores.json")
+    evaluate(learnt)
+    assert learnt.read_json("scores.json") == before
+
+
+def test_runs_that_learn_their_thresholds_are_compared(learnt, tmp_path):
+    config = RunConfig(
+        **{k: v for k, v in learnt.settings.settings.items() if k in vars(RunConfig())}
+    )
+    other = train(config, find("WAN")(), tmp_path / "wan")
+    assert other.scores.thresholds != learnt.scores.thresholds
+    page = write_report(other, against=[learnt], out=tmp_path / "page.html").read_text()
+    assert "do not compare" not in page
+    assert "compared with AN" in page
+
+
+def test_shares_and_halves_can_be_asked_for(tmp_path):
+    for rule in ("shares", "half"):
+        scenario = write_scenario(tmp_path / f"tiny-{rule}", scenes=160, epochs=1, thresholds=rule)
+        run = train(scenario.config(0), find("AN")(), tmp_path / rule)
+        held = held_out.of_network(run, "network", "last")
+        wanted = thresholds(held.probabilities, held.observed, rule).tolist()
+        assert list(run.scores.thresholds) == pytest.approx(wanted, rel=1e-3)
+        assert (set(wanted) == {0.5}) == (rule == "half")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import get_args
 
 import fake_results
+from adagc.training.records import NamedRole
 from adagc.training.views import DEFAULT, VIEWS, View, ViewName, chosen
 from adagc.types import NetworkRole
 from fake_results import scored
@@ -48,3 +49,19 @@ def test_the_default_is_one_view_for_all_methods():
     assert chosen(None, averages=False) is VIEWS["network-last"]
     for name, view in VIEWS.items():
         assert chosen(name, averages=False) is view
+
+
+def test_a_method_that_deploys_an_average_stands_beside_averages():
+    """Its trained network stands beside trained networks, so that like is compared with like."""
+    roles = {
+        "network": NamedRole(NetworkRole.DEPLOYED, "average"),
+        "student": NamedRole(NetworkRole.TRAINED, "student"),
+    }
+    assert VIEWS["network-last"].of(roles) == "student"
+    assert VIEWS["averaged-last"].of(roles) == "network"
+    # An average that the loop makes for all methods is preferred, since it is the same for all.
+    roles["averaged"] = NamedRole(NetworkRole.AVERAGE, "averaged")
+    assert VIEWS["averaged-last"].of(roles) == "averaged"
+    plain = {"network": NamedRole(NetworkRole.DEPLOYED, "network")}
+    assert VIEWS["network-last"].of(plain) == "network"
+    assert VIEWS["averaged-last"].of(plain) is None

@@ -256,8 +256,8 @@ def add_changes(parser: Parser) -> None:
         "scenes",
         int | None,
         None,
-        "Number of training scenes to make up, instead of what the scenario says; for synthetic"
-        " data only.",
+        "Number of training scenes to make up, instead of what the scenario says; for data that"
+        " is generated only.",
         group=_CHANGES,
     )
     parser.option(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from adagc.commands.common import add_json, make_parser, print_json, quiet_start
 from adagc.errors import UsageError, flag
 from adagc.options import REQUIRED, read
 from adagc.suggest import require_path
+
+if TYPE_CHECKING:
+    from adagc.datasets.inspect.look import Inspection
 
 
 def inspect(argv: list[str]) -> None:
@@ -16,7 +20,14 @@ def inspect(argv: list[str]) -> None:
     from adagc.training.settings import DataSettings
 
     parser = make_parser("inspect", inspect, "adagc inspect photos/ --labels labels.csv")
-    parser.positional("root", str, "Folder of images, or an array file.", old="--root")
+    parser.positional("root", str | None, "Folder of images, or an array file.", None, old="--root")
+    parser.option(
+        "data",
+        str | None,
+        None,
+        "Open ROOT as this kind of data set, as training would (adagc datasets lists them), and"
+        " report its splits and areas of classes too; by default the kind is recognised.",
+    )
     parser.option("labels", str | None, None, "Label file with observed labels to check as well.")
     parser.option(
         "truth", str | None, None, "Label file with all labels of some images to check as well."
@@ -26,6 +37,9 @@ def inspect(argv: list[str]) -> None:
     parser.option(
         "size", int | None, None, "Height and width in pixels that training will scale images to."
     )
+    for name in ("scenes", "split_seed"):
+        option = read(DataSettings)[name]
+        parser.option(name, int | None, None, f"{option.help} Needs --data.")
     parser.option(
         "pretrained",
         str | None,
@@ -35,14 +49,31 @@ def inspect(argv: list[str]) -> None:
     )
     add_json(parser)
     options = parser.parse(argv)
-    require_path("ROOT", options.root)
     for name in ("labels", "truth"):
         require_path(name, getattr(options, name))
-    from adagc.datasets.inspect.look import inspect as look
+    inspection = _recognised(options) if options.data is None else _opened(options)
     from adagc.datasets.inspect.look import render
 
+    if options.json:
+        print_json(inspection.to_dict())
+    else:
+        from adagc import console
+
+        console.stdout.print(render(inspection))
+
+
+def _recognised(options: Namespace) -> Inspection:
+    """Look at what is at ROOT, which is recognised."""
+    if options.root is None:
+        raise UsageError("ROOT is missing: give the folder of the images, or an array file")
+    for name in ("scenes", "split_seed"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"{flag(name)} needs --data: say which kind of data set this is")
+    require_path("ROOT", options.root)
+    from adagc.datasets.inspect.look import inspect as look
+
     quiet_start()
-    inspection = look(
+    return look(
         Path(options.root),
         labels=options.labels,
         truth=options.truth,
@@ -51,12 +82,28 @@ def inspect(argv: list[str]) -> None:
         size=options.size,
         **_pretrained_statistics(options.pretrained),
     )
-    if options.json:
-        print_json(inspection.to_dict())
-    else:
-        from adagc import console
 
-        console.stdout.print(render(inspection))
+
+def _opened(options: Namespace) -> Inspection:
+    """Look at a data set of the kind that --data names."""
+    from adagc.datasets.inspect.look import inspect_collection
+    from adagc.datasets.registry import find
+    from adagc.training.inputs import open_configured
+    from adagc.training.settings import DataSettings
+
+    fields = DataSettings.__dataclass_fields__
+    given = {
+        name: value for name, value in vars(options).items() if name in fields and value is not None
+    }
+    entry, settings = find(options.data), DataSettings(**given)
+    quiet_start()
+    return inspect_collection(
+        open_configured(settings),
+        root=options.root or entry.name,
+        kind=entry.title,
+        labels=options.labels,
+        **_pretrained_statistics(options.pretrained),
+    )
 
 
 def simulate(argv: list[str]) -> None:

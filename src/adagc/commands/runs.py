@@ -1,4 +1,4 @@
-"""Commands around one run: demo, train, evaluate, report, methods."""
+"""Commands around one run: demo, train, evaluate, report, priors, methods."""
 
 from __future__ import annotations
 
@@ -194,6 +194,28 @@ def report(argv: list[str]) -> None:
         print_json({"report": str(path)})
     else:
         print(path)
+
+
+def priors(argv: list[str]) -> None:
+    """Estimate how frequent classes are in the images of a run."""
+    parser = make_parser("priors", priors, "adagc priors runs/aid")
+    parser.positional("run", str, "Folder of the run.")
+    add_json(parser)
+    options = parser.parse(argv)
+    from adagc.training.frequencies import frequencies
+    from adagc.training.runs import Run
+
+    quiet_start()
+    found = frequencies(Run.open(options.run))
+    if options.json:
+        print_json(found.to_dict())
+        return
+    from adagc import console
+
+    console.stdout.print(console.frequency_table(found))
+    console.stdout.print(found.sentence)
+    if found.priors.trusted:
+        console.stdout.print(found.priors.reason)
 
 
 def _below(tested: TestRecord, notes: Sequence[str]) -> str:

@@ -10,9 +10,11 @@ from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
 from adagc.errors import UsageError
-from adagc.images.array import array_file, open_arrays
+from adagc.images.array import NAMES, array_file, open_arrays
 from adagc.labels import LabelTable
 from adagc.suggest import require_path
+
+AREAS = "areas.csv"  # in the folder of an array: area of each class on each row
 
 
 def array_collection(
@@ -32,7 +34,8 @@ def array_collection(
     """Open a .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
 
     The splits follow the rules of `folder_collection`; the row name train/0001 counts as the image
-    0001 in the folder train.
+    0001 in the folder train. If the folder has a file areas.csv (a row for each row of `truth`, a
+    column for each class), dominant labels can be simulated.
 
     Args:
         root: The file or folder. A .npy file is memory-mapped, not loaded.
@@ -50,6 +53,7 @@ def array_collection(
         nodata: Number that stands for missing values, besides NaN.
     """
     root = Path(root)
+    areas = _beside(root, AREAS) if truth is not None else None
     images = open_arrays(root, names=names, bands=bands, nodata=nodata)
     return assemble(
         images,
@@ -58,6 +62,7 @@ def array_collection(
         labels=labels,
         truth=truth,
         classes=classes,
+        areas=areas,
         description=f"{root.resolve().name}, {len(images)} rows of shape {images.shape}",
     )
 
@@ -69,7 +74,7 @@ def _recognise(root: Path) -> Recognised | None:
 
 
 def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
-    """The file of the array and, if there is one, the file with the names of its rows."""
+    """The file of the array and, if there are any, the files with names and areas of its rows."""
     if settings.get("root") is None:
         return {}
     root = Path(settings["root"])
@@ -79,8 +84,14 @@ def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
         raise UsageError(
             f"{root} holds no array: correct root, which must be an array file or its folder"
         )
-    names = root / "names.txt"
-    return {"root": array, **({"names": names} if names.is_file() else {})}
+    others = {"names": _beside(root, NAMES), "areas": _beside(root, AREAS)}
+    return {"root": array, **{key: path for key, path in others.items() if path is not None}}
+
+
+def _beside(root: Path, name: str) -> Path | None:
+    """A file of this name in the folder of the array; None if there is none."""
+    path = root / name
+    return path if path.is_file() else None
 
 
 DATASET = DataSet(

@@ -13,7 +13,7 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError, UsageError
 from adagc.images.base import SceneDataset
-from adagc.labels import LabelTable, locate, match, read_labels
+from adagc.labels import LabelTable, locate, match, read_areas, read_labels
 from adagc.labels.files import read_column
 
 Rows = NDArray[np.int64]
@@ -55,6 +55,7 @@ def assemble(
     labels: Path | LabelTable | None = None,
     truth: Path | LabelTable | None = None,
     classes: Sequence[str] | None = None,
+    areas: Path | None = None,
     left_out: Sequence[str] = (),
     description: str = "",
     notes: Sequence[str] = (),
@@ -72,6 +73,7 @@ def assemble(
         truth: Complete labels; without them there is no test split, unless folders or a file give
             one.
         classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        areas: File with the area of each class on each image of `truth`; see `read_areas`.
         left_out: Names of images that exist but are not used; labels and splits may name them.
         description: One line for reports.
         notes: Remarks for the report; those about labels and splits are added to them.
@@ -88,12 +90,15 @@ def assemble(
     remarks = list(notes)
 
     known = np.zeros(len(images), dtype=np.bool_)
-    values = None
+    values = covered = None
     if clean is not None:
         rows = locate(clean, images.names, left_out=left_out)
         known = rows >= 0
         values = np.zeros((len(images), len(names)), dtype=np.bool_)
         values[known] = clean.positive[rows[known]]
+        if areas is not None:
+            covered = np.zeros(values.shape, dtype=np.float32)
+            covered[known] = read_areas(areas, clean)[rows[known]]
         if not known.all():
             remarks.append(f"{(~known).sum()} of {len(images)} images have no row in the truth")
 
@@ -122,6 +127,7 @@ def assemble(
         splits=splits,
         truth=values,
         known=known if clean is not None else None,
+        areas=covered,
         observed=given,
         observed_values=observed,
         left_out=tuple(left_out),

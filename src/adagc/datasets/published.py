@@ -93,7 +93,7 @@ def open_published(
         images=images,
         classes=tuple(table.classes[i] for i in keep),
         truth=table.positive[rows][:, keep],
-        scenes=tuple(_scene(file, layout) for file in files),
+        scenes=tuple(scene_of(file, layout.folders) for file in files),
         folders=tuple(PurePosixPath(file).parts[0] for file in files),
         notes=(*((note,) if len(table) > len(files) else ()), *store.notes),
     )
@@ -129,9 +129,14 @@ def _missing(root: Path, layout: Layout) -> list[str]:
     return lacking
 
 
-def _scene(file: str, layout: Layout) -> str:
-    """The scene type of an image: its folder or, without scene folders, its name without number."""
+def scene_of(file: str, folders: Sequence[str]) -> str:
+    """The scene type of an image: its folder or, without scene folders, its name without number.
+
+    Args:
+        file: Path of the image, relative to the data set.
+        folders: The top folders that hold the images.
+    """
     path = PurePosixPath(file)
-    if path.parent.as_posix() in layout.folders:
+    if path.parent.as_posix() in folders:
         return re.sub(r"[\W_]*\d+$", "", path.stem).lower()
     return path.parent.name.lower()

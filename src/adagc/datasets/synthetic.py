@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from adagc.datasets.collection import Collection
+from adagc.datasets.generated import counts_of, number_scenes, rows_of
 from adagc.datasets.registry import DataSet
-from adagc.errors import UsageError
 from adagc.images.synthetic.landcover import CLASSES, MINIMUM_AREA
 from adagc.images.synthetic.scenes import SyntheticScenes
-
-# First scene number of each split. The gaps let a split grow without changing the others.
-FIRST_SCENE = {"train": 0, "val": 600_000, "test": 800_000}
-_LAST_SCENE = 1_000_000
 
 
 def synthetic_collection(
@@ -49,25 +45,19 @@ def synthetic_collection(
         UsageError: An option is outside its range.
     """
     counts = {"train": n_train, "val": n_val, "test": n_test}
-    ends = {"train": FIRST_SCENE["val"], "val": FIRST_SCENE["test"], "test": _LAST_SCENE}
-    for split, count in counts.items():
-        if not 0 <= count <= ends[split] - FIRST_SCENE[split]:
-            room = ends[split] - FIRST_SCENE[split]
-            raise UsageError(f"n_{split}={count} is out of range: choose 0 to {room} scenes")
-    blocks = [FIRST_SCENE[split] + np.arange(count) for split, count in counts.items()]
+    numbers = number_scenes(counts)
     images = SyntheticScenes(
-        np.concatenate(blocks), size=size, seed=seed, temper=temper, difficulty=difficulty
+        np.concatenate([*numbers.values()]),
+        size=size,
+        seed=seed,
+        temper=temper,
+        difficulty=difficulty,
     )
-    borders = np.cumsum([0, *counts.values()])
-    splits = {
-        split: np.arange(borders[k], borders[k + 1], dtype=np.int64)
-        for k, split in enumerate(counts)
-    }
     areas = images.areas()
     return Collection(
         images=images,
         classes=CLASSES,
-        splits=splits,
+        splits=rows_of(counts),
         truth=areas >= MINIMUM_AREA,
         areas=areas,
         description=(
@@ -91,10 +81,11 @@ def _open(
     difficulty: float = 1.0,
 ) -> Collection:
     """Generate `scenes` training scenes, half as many validation and as many test scenes."""
+    counts = counts_of(scenes)
     return synthetic_collection(
-        n_train=scenes,
-        n_val=scenes // 2,
-        n_test=scenes,
+        n_train=counts["train"],
+        n_val=counts["val"],
+        n_test=counts["test"],
         size=size,
         seed=seed,
         temper=temper,

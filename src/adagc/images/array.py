@@ -19,6 +19,7 @@ from adagc.images.scan import beside
 
 KEYS = ("images", "embeddings", "features", "x", "X")  # possible names of the array in a file
 SUFFIXES = (".npy", ".npz", ".safetensors")
+NAMES = "names.txt"  # in the folder of an array: one name per line
 
 
 class ArrayScenes(SceneDataset):
@@ -123,8 +124,8 @@ def open_arrays(
             f"with images.npy or embeddings.npy"
         )
     array, names_in_file = _load(path)
-    if names is None and root.is_dir() and (root / "names.txt").is_file():
-        names = root / "names.txt"
+    if names is None and (root / NAMES).is_file():
+        names = root / NAMES
     if isinstance(names, (str, Path)):
         names = _lines(beside(path, Path(names)))
     if names is None:

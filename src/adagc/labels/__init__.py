@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adagc.labels.areas import read_areas, write_areas
 from adagc.labels.files import read_labels, write_labels
 from adagc.labels.matching import locate, match
 from adagc.labels.simulate import areas_from_maps, simulate_dominant, simulate_random
@@ -16,8 +17,10 @@ __all__ = [
     "flip_rates",
     "locate",
     "match",
+    "read_areas",
     "read_labels",
     "simulate_dominant",
     "simulate_random",
+    "write_areas",
     "write_labels",
 ]

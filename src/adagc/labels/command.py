@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError, LabelFileError, UsageError, check_range
+from adagc.errors import DataError, UsageError, check_range
+from adagc.labels.areas import read_areas
 from adagc.labels.files import read_labels, write_labels
 from adagc.labels.simulate import areas_from_maps, simulate_dominant, simulate_random
 from adagc.labels.statistics import FlipRates, flip_rates
@@ -77,49 +78,7 @@ def _areas(path: Path, clean: LabelTable, ignore: Sequence[int]) -> NDArray[np.f
                 f" numbers per row of the label file, ({len(clean)}, height, width)"
             )
         return areas_from_maps(maps, len(clean.classes), ignore=tuple(ignore)).astype(np.float64)
-    return _areas_csv(path, clean)
-
-
-def _areas_csv(path: Path, clean: LabelTable) -> NDArray[np.float64]:
-    import csv
-
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            rows = list(csv.reader(handle))
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabelFileError(f"{path} cannot be read ({error}): save it as UTF-8 CSV") from None
-    if not rows or set(rows[0][1:]) != set(clean.classes):
-        raise LabelFileError(
-            f"{path}, line 1: the header must be image and the classes of the label file"
-            f" ({', '.join(clean.classes[:3])}, ...)"
-        )
-    place = {name: i for i, name in enumerate(clean.images)}
-    columns = [rows[0].index(name) for name in clean.classes]
-    areas = np.zeros((len(clean), len(clean.classes)))
-    missing = set(clean.images)
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
-        if row[0] not in place:
-            raise LabelFileError(
-                f"{path}, line {number}: image {row[0]!r} is not in the label file"
-            )
-        try:
-            values = np.array([float(row[column]) for column in columns])
-        except (ValueError, IndexError):
-            values = np.array([np.nan])
-        if not (values >= 0).all():  # also refuses NaN
-            raise LabelFileError(
-                f"{path}, line {number}: expected {len(columns)} numbers of at least 0 after the"
-                " image; correct the line"
-            )
-        areas[place[row[0]]] = values
-        missing.discard(row[0])
-    if missing:
-        raise LabelFileError(
-            f"{path} has no areas for {len(missing)} images, {min(missing)!r} first"
-        )
-    return areas
+    return read_areas(path, clean)
 
 
 __all__ = ["simulate_file"]

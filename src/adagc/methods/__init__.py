@@ -47,6 +47,11 @@ _BUILT_IN = {
     "EM": "entropy_maximisation:EntropyMaximisation",
     "EM+APL": "entropy_maximisation:AsymmetricPseudoLabels",
     "AdaGC": "adagc:AdaGC",
+    "Random label": "random_label:RandomLabel",
+    "Area label": "area_label:AreaLabel",
+    "Random cover": "random_cover:RandomCover",
+    "Completion": "completion:Completion",
+    "Auto": "auto:Auto",
 }
 _registered: dict[str, type[Method]] = {}  # methods that other packages have registered
 

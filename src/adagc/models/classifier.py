@@ -13,8 +13,9 @@ from torch.nn import functional
 
 from adagc.errors import AdagcError, DataError
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
-from adagc.models.heads import HEADS, Head
+from adagc.models.heads import HEADS, ClassMapHead, Head
 from adagc.models.label_wise import LabelWiseHead
+from adagc.models.positions import AnnotatorsHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
 
@@ -139,6 +140,15 @@ class Classifier(nn.Module):
 
     def _features(self, x: Tensor) -> Tensor:
         return self.feature_map(x) if self.head.on_map else self.embed(x)
+
+    def class_maps(self, x: Tensor) -> Tensor:
+        """Class maps (B, C, h, w), the values of every class at every position.
+
+        Raises AdagcError if the head has none.
+        """
+        if not isinstance(self.head, ClassMapHead | AnnotatorsHead):
+            raise AdagcError(f"a {self.spec.head.kind} head has no class maps")
+        return self.head.maps(self.feature_map(x))
 
     def label_embeddings(self, x: Tensor) -> Tensor:
         """Embeddings (B, C, width of the head), one per class, that `head.logits` takes.

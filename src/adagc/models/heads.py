@@ -136,13 +136,13 @@ class ClassMapHead(LinearHead):
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits (B, C) of a feature map (B, D, h, w)."""
-        features = drop(features, self.dropout, self.training)
         return self.maps(features).mean(dim=(2, 3))
 
     def maps(self, features: Tensor) -> Tensor:
         """Class activation maps (B, C, h, w), with positive values multiplied by `boost`."""
+        features = drop(features, self.dropout, self.training)
         maps = functional.conv2d(features, self.weight[:, :, None, None], self.bias)
-        return torch.where(maps > 0, self.boost * maps, maps)
+        return maps if self.boost == 1 else torch.where(maps > 0, self.boost * maps, maps)
 
     def extra_repr(self) -> str:
         """The settings that print(network) shows for this layer."""

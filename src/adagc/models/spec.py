@@ -19,7 +19,8 @@ class HeadSpec:
 
     "linear" works on pooled features. The others need a feature map with positions: "class-map"
     has logits at every position, boosted where positive, and averages them; "label-wise" pools
-    the map for every class by its own attention; "bottleneck" puts a Gaussian code behind that.
+    the map for every class by its own attention; "bottleneck" puts a Gaussian code behind that;
+    "any-position" takes a soft maximum over positions; in "areas" classes compete for positions.
     More kinds are added with `register_head`.
     """
 
@@ -27,6 +28,7 @@ class HeadSpec:
     boost: float = 1.0  # factor of the positive values of a class map
     width: int = 256  # number of features of a label-wise embedding
     latent: int = 256  # number of features of a bottleneck's code
+    looks: float = 9.0  # number of positions that decide whether a class has a share in the areas
 
     def __post_init__(self) -> None:
         if self.kind not in HEADS:

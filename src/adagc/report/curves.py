@@ -15,6 +15,7 @@ from adagc.types import NetworkRole
 _COLOUR = {
     NetworkRole.DEPLOYED: 0,
     NetworkRole.TEACHER: 1,
+    NetworkRole.TRAINED: 2,
     NetworkRole.AVERAGE: 3,
     NetworkRole.OTHER: 4,
 }

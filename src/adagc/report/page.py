@@ -16,6 +16,7 @@ from adagc.atomic import write_text
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import find, names
 from adagc.errors import AdagcError, UsageError
+from adagc.priors import Priors
 from adagc.report.curves import pseudo_label_curves, training_curves
 from adagc.report.gallery import gallery_section
 from adagc.report.headline import comparison, data_name, headline, supervision
@@ -157,6 +158,8 @@ def _facts(record: Record, collection: Collection | None) -> list[tuple[str, str
     pairs += _input(record, collection)
     observed = supervision(record) + (f", {source}" if source else "")
     pairs.append(("Labels", _pair(observed, ", ".join(details))))
+    if record.frequencies is not None:
+        pairs.append(("Labels per image, estimated", _labels_per_image(record.frequencies.priors)))
     steps = f"batch {settings['batch_size']}, learning rate {settings['learning_rate']}"
     length = (
         f"{len(record.history)} of {record.epochs}" if not record.run.finished else record.epochs
@@ -165,6 +168,18 @@ def _facts(record: Record, collection: Collection | None) -> list[tuple[str, str
     device = record.environment.get("cuda") or record.environment.get("processor", "")
     pairs.append(("Time", _pair(duration(record.seconds), device)))
     return pairs
+
+
+def _labels_per_image(priors: Priors) -> str:
+    """The estimate with its interval, or why there is none."""
+    if not priors.trusted:
+        return _pair("not known", priors.reason)
+    low, high = priors.interval
+    return _pair(
+        f"about {priors.cardinality:.1f}",
+        f"95 % interval {low:.1f} to {high:.1f}, if labels were drawn at random from the classes"
+        " that are present; adagc priors shows every class",
+    )
 
 
 def _input(record: Record, collection: Collection | None) -> list[tuple[str, str]]:

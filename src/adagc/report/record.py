@@ -12,6 +12,7 @@ from adagc.errors import AdagcError
 from adagc.methods.base import Method
 from adagc.models import ModelSpec, read_description
 from adagc.options import read
+from adagc.training.frequencies import Frequencies, frequencies
 from adagc.training.records import (
     EpochRecord,
     LabelSummary,
@@ -131,6 +132,16 @@ class Record:
         return method.story(self.history[-1].status, went_back=back)
 
     @cached_property
+    def frequencies(self) -> Frequencies | None:
+        """How frequent classes probably are; None where that is known, or nothing tells."""
+        if self.clean or not self.run.finished:
+            return None
+        try:
+            return frequencies(self.run)
+        except AdagcError:  # an older version trained it, or it has no validation images
+            return None
+
+    @cached_property
     def twin(self) -> tuple[str, str] | None:
         """The name of the averaged network and of another network that is equal to it, if one is.
 
@@ -155,15 +166,25 @@ class Record:
         return self.roles[network].title
 
     def same_test(self, other: Record) -> bool:
-        """Whether both were tested on the same images and classes with the same thresholds."""
+        """Whether both were tested on the same images and classes with comparable thresholds.
+
+        Thresholds that every run learns for itself are part of what is compared; those that
+        somebody has set must be equal.
+        """
         one, two = self.scores, other.scores
         if one is None or two is None:
             return False
-        return (one.images, one.classes, one.thresholds) == (
-            two.images,
-            two.classes,
-            two.thresholds,
-        ) and all(_bare(self.settings[key]) == _bare(other.settings[key]) for key in _TEST)
+        learnt = self._learns_thresholds or other._learns_thresholds
+        return (
+            (one.images, one.classes) == (two.images, two.classes)
+            and (learnt or one.thresholds == two.thresholds)
+            and all(_bare(self.settings[key]) == _bare(other.settings[key]) for key in _TEST)
+        )
+
+    @property
+    def _learns_thresholds(self) -> bool:
+        tested = () if self.scores is None else self.scores.networks.values()
+        return any(at.thresholds is not None for one in tested for at in one.epochs.values())
 
     def differences(self, other: Record) -> list[str]:
         """The settings in which `other` differs from this run, in words."""

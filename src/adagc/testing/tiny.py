@@ -106,8 +106,8 @@ class FixedHead:
 class FixedLogits(nn.Module):
     """A network whose logits are its only parameter, whatever the images.
 
-    Losses can then be computed by hand. It also gives label-wise embeddings and early features to
-    methods that need them.
+    Losses can then be computed by hand. It also gives class maps, label-wise embeddings and early
+    features to methods that need them.
     """
 
     def __init__(self, logits: Tensor, *, half: bool = False, width: int = 256) -> None:
@@ -126,6 +126,11 @@ class FixedLogits(nn.Module):
         """(B, C) the sigmoid of the logits."""
         logits: Tensor = self(images)
         return logits.float().sigmoid()
+
+    def class_maps(self, images: Tensor) -> Tensor:
+        """(B, C, 2, 2) maps that have the logits of an image at every position."""
+        logits: Tensor = self(images)
+        return logits[:, :, None, None].expand(-1, -1, 2, 2)
 
     def label_embeddings(self, images: Tensor) -> Tensor:
         """(B, C, width) embeddings that repeat the logit of their class."""

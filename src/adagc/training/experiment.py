@@ -21,7 +21,7 @@ from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
-from adagc.models import Classifier, save_model
+from adagc.models import THRESHOLD, Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
 from adagc.suggest import require_path
@@ -29,6 +29,7 @@ from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents, data_digests, located
 from adagc.training.fabric import make_fabric
+from adagc.training.held_out import limits
 from adagc.training.inputs import (
     check_values,
     config_of,
@@ -193,6 +194,9 @@ def _train(
         remark=str(method.status().get("remark", "")),
         cpu_seconds=None if trained.cpu_seconds is None else round(trained.cpu_seconds, 3),
     )
+    ranks.wait()  # until the first rank has written what validation images tell
+    if set(deployed.short_thresholds()) == {THRESHOLD}:  # else the method has set them
+        deployed.set_thresholds(limits(run, name, "last", config.thresholds))
     if run.files.written_here:
         save_model(run.files.models, deployed, extra=made.to_dict())
     ranks.wait()  # until all ranks can read the networks
@@ -274,6 +278,7 @@ def make_task(
         epochs=config.epochs,
         steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size, ranks.world())),
         seed=config.seed,
+        positions=collection.images.is_image and config.backbone not in PLAIN_BACKBONES,
         truth=truth,
         priors=priors,
         text=text,

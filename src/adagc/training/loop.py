@@ -7,7 +7,7 @@ restart.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from adagc import ranks
 from adagc.images.base import SceneDataset
 from adagc.inference import predict
 from adagc.methods.base import Method
+from adagc.training import held_out
 from adagc.training.batches import Batches
 from adagc.training.board import open_board
 from adagc.training.clock import cpu_seconds, of_all_ranks
@@ -28,12 +29,12 @@ from adagc.training.fabric import make_fabric
 from adagc.training.folders import Folder
 from adagc.training.health import Watch, check_weights, checked_predictions
 from adagc.training.history import History
-from adagc.training.records import EpochRecord, NamedRole, OracleRecord, Summary
+from adagc.training.records import Choice, EpochRecord, NamedRole, OracleRecord, Summary
 from adagc.training.settings import Settings
 from adagc.training.snapshots import Snapshots, save_weights
 from adagc.training.trainer import OnStep, Trainer, progress_at
 from adagc.training.validation import Judgement, Validation, judge
-from adagc.types import Progress, Task, Verdict
+from adagc.types import Task, Verdict
 
 
 class Observer(Protocol):
@@ -148,8 +149,20 @@ def fit(
                 None if estimates is None else estimates.cpu().numpy(),
             )
         chosen_by = {name: values[settings.select] for name, values in judged.criteria.items()}
-        state.note_best(folder, epoch, networks, chosen_by)
-        verdict = _verdict(method, judged, validation, progress, fabric.device)
+        better = state.note_best(folder, epoch, networks, chosen_by)
+        _keep_predictions(folder, judged, validation, better, "best", writes)
+        if method.wants_validation(progress):
+            probed = judged.watched
+            if (probe := method.probe(network)) is not method.watched(network):
+                probed = predict(
+                    probe, images, validation.rows, device=fabric.device, together=True
+                )
+            method.see_validation(
+                torch.from_numpy(probed).to(fabric.device),
+                torch.from_numpy(validation.observed.astype(np.int8)).to(fabric.device),
+                progress,
+            )
+        verdict = method.end_epoch(judged.scores, progress)
         if verdict is Verdict.KEEP:
             state.keep(folder)
         elif verdict is Verdict.RESTORE:
@@ -174,6 +187,8 @@ def fit(
         state.add_time(line.seconds, of_all_ranks(cpu_seconds() - began_cpu, fabric.device))
         if history is not None:
             history.append(line)
+        if epoch == settings.epochs:
+            _keep_predictions(folder, judged, validation, networks, "last", writes)
         state.save(folder, epoch)
         if board is not None:
             board.add(line)
@@ -187,20 +202,18 @@ def fit(
     return Trained(networks, roles, dict(state.best_epoch), state.seconds, state.cpu_seconds)
 
 
-def _verdict(
-    method: Method,
+def _keep_predictions(
+    folder: Folder,
     judged: Judgement,
     validation: Validation,
-    progress: Progress,
-    device: torch.device,
-) -> Verdict:
-    """The verdict of the method, which first gets the validation predictions if it wants them."""
-    if method.wants_validation(progress):
-        observed = torch.from_numpy(validation.observed.astype(np.int8))
-        method.see_validation(
-            torch.from_numpy(judged.watched).to(device), observed.to(device), progress
-        )
-    return method.end_epoch(judged.scores, progress)
+    names: Iterable[str],
+    choice: Choice,
+    writes: bool,
+) -> None:
+    """Write what these networks predict for the validation images."""
+    for name in names if writes else ():
+        values = judged.probabilities[name]
+        held_out.save(folder, held_out.HeldOut(name, choice, values, validation.observed))
 
 
 __all__ = ["Settings", "Trained", "Validation", "fit"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
@@ -20,13 +21,16 @@ from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError, examples
 from adagc.inference import predict
 from adagc.metrics import score
-from adagc.models import ModelSpec
+from adagc.models import THRESHOLD, Classifier, ModelSpec
+from adagc.priors import Rule
 from adagc.training.fabric import make_fabric
+from adagc.training.held_out import limits
 from adagc.training.inputs import check_same_data, config_of, open_configured, rows_of_split
 from adagc.training.network import suited
 from adagc.training.records import FORMAT, Choice, TestedEpoch, TestedNetwork, TestRecord
 from adagc.training.runs import Run
 from adagc.training.snapshots import saved_weights
+from adagc.types import NetworkRole, with_role
 
 _CLEAN = "clean"  # name of the clean labels in the file of predictions
 _ABOUT = "adagc"  # name of the metadata in that file: JSON with the names of images and classes
@@ -144,6 +148,7 @@ def score_networks(
     device = make_fabric(config).device
     model = model.to(device)
     made = run.made
+    learnt = _learnt(run, config.thresholds, model)
     predictions: dict[str, NDArray[np.float32]] = {}
     table: dict[str, dict[Choice, TestedEpoch]] = {}
     for name, which, weights in saved_weights(run.files):
@@ -151,10 +156,17 @@ def score_networks(
             continue
         model.load_state_dict(weights)
         values = predict(model, images, rows, device=device, together=True)
-        scores = score(clean, values, model.thresholds.cpu().numpy(), absent="skip")
         choice: Choice = "last" if which == "last" else "best"
+        # Networks of a run differ in how high their probabilities are: each has thresholds by the
+        # same rule.
+        deployed = made.roles[name].role is NetworkRole.DEPLOYED and choice == "last"
+        own = limits(run, name, choice, config.thresholds) if learnt and not deployed else None
+        used = model.thresholds.cpu().numpy() if own is None else np.array(own, dtype=np.float32)
+        scores = score(clean, values, used, absent="skip")
         epoch = config.epochs if choice == "last" else made.best_epoch[name]
-        table.setdefault(name, {})[choice] = TestedEpoch(epoch, scores)
+        table.setdefault(name, {})[choice] = TestedEpoch(
+            epoch, scores, None if own is None else tuple(own)
+        )
         predictions[f"{name}-{which}"] = values
     record = TestRecord(
         split=split,
@@ -170,6 +182,15 @@ def score_networks(
     )
     names = tuple(collection.images.names[row] for row in rows.tolist())
     return Tested(record, predictions, clean, names)
+
+
+def _learnt(run: Run, rule: Rule, model: Classifier) -> bool:
+    """Whether the model has the thresholds that were learnt for it, and not those of somebody."""
+    name = with_role(run.made.roles, NetworkRole.DEPLOYED)
+    if rule == "half" or name is None:
+        return False
+    found = torch.tensor(limits(run, name, "last", rule), dtype=torch.float32)
+    return bool(torch.equal(found, model.thresholds.cpu())) and set(found.tolist()) != {THRESHOLD}
 
 
 def clean_labels(

@@ -124,7 +124,8 @@ class SourceSettings(_Part):
         root: Folder of the data set, or its array file; synthetic scenes need none.
         size: Height and width in pixels to which all images are scaled. By default images keep
             their size, or get that of the published benchmark.
-        split_seed: Seed of the random split into training, validation and test images.
+        split_seed: Seed of the random split into training, validation and test images, and of the
+            scenes of data that is generated.
         split: CSV file with the columns image,split that assigns each image to train, val or test,
             instead of a random split.
         labels: Label file with the observed labels to train on.
@@ -186,8 +187,8 @@ class DataSettings(SourceSettings):
         cache: Folder in which decoded images are kept; by default the folder in the environment
             variable ADAGC_CACHE, or else the user's cache folder.
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
-        scenes: Number of training scenes of synthetic data. Half as many are made for validation,
-            and the same number for testing.
+        scenes: Number of training scenes of data that is generated (synthetic scenes, mosaics).
+            Half as many are made for validation, and the same number for testing.
     """
 
     bands: tuple[str, ...] | None = None

@@ -125,8 +125,8 @@ class Snapshots:
         epoch: int,
         networks: Mapping[str, nn.Module],
         values: Mapping[str, float],
-    ) -> None:
-        """Save the weights of every network whose value is its largest so far.
+    ) -> list[str]:
+        """Save the weights of every network whose value is its largest so far; their names.
 
         Args:
             folder: The files of the run.
@@ -134,11 +134,14 @@ class Snapshots:
             networks: The reported networks by name.
             values: Their values of the criterion that chooses the best epoch.
         """
-        for name, value in values.items():
-            if value > self.best_score.get(name, -math.inf):
-                self.best_score[name], self.best_epoch[name] = value, epoch
-                if self.writes:
-                    save_weights(folder, name, "best", networks[name])
+        better = [
+            name for name, value in values.items() if value > self.best_score.get(name, -math.inf)
+        ]
+        for name in better:
+            self.best_score[name], self.best_epoch[name] = values[name], epoch
+            if self.writes:
+                save_weights(folder, name, "best", networks[name])
+        return better
 
 
 def save_weights(folder: Folder, name: str, which: str, network: nn.Module) -> None:

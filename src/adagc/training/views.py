@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from adagc.training.records import Choice, TestedNetwork
-from adagc.types import NetworkRole, Scores, with_role
+from adagc.types import HasRole, NetworkRole, Scores, with_role
 
 ViewName = Literal["averaged-last", "averaged-best", "network-last", "network-best"]
 
@@ -77,16 +77,26 @@ class View:
         """The same network after the chosen epoch instead of the last one, or the other way."""
         return View(self.role, "best" if self.choice == "last" else "last")
 
-    def of(self, networks: Mapping[str, TestedNetwork]) -> str | None:
+    def of(self, networks: Mapping[str, HasRole]) -> str | None:
         """The name of the network with this role among those of a run; None if it has none.
 
-        The network that the deployed one learns from is usually an average of it. It is therefore
-        used as the average of a run that has no other average.
+        A method that deploys an average reports the trained network beside it, which then stands
+        beside the trained networks of others. The network that the deployed one learns from is
+        usually an average of it. It is therefore used as the average of a run that has no other.
         """
-        name = with_role(networks, self.role)
-        if name is None and self.role is NetworkRole.AVERAGE:
-            return with_role(networks, NetworkRole.TEACHER)
-        return name
+        return next(
+            filter(None, (with_role(networks, role) for role in self._roles(networks))), None
+        )
+
+    def _roles(self, networks: Mapping[str, HasRole]) -> tuple[NetworkRole, ...]:
+        """The role of this view, before or after what may stand in for it."""
+        trained = with_role(networks, NetworkRole.TRAINED)
+        if self.role is NetworkRole.DEPLOYED:
+            return NetworkRole.TRAINED, NetworkRole.DEPLOYED
+        if self.role is NetworkRole.AVERAGE:
+            itself = (NetworkRole.DEPLOYED,) if trained else ()
+            return NetworkRole.AVERAGE, NetworkRole.TEACHER, *itself
+        return (self.role,)
 
     def scores(self, networks: Mapping[str, TestedNetwork]) -> Scores | None:
         """The test scores that this view shows of a run; None if it has no such network or epoch.

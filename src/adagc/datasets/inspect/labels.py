@@ -27,6 +27,12 @@ class Labels:
     images_without: tuple[str, ...]  # images that have no row in the table
     labels_without: tuple[str, ...]  # rows of the table that have no image
 
+    @property
+    def mean_cardinality(self) -> float:
+        """Mean number of labels of the images that have a row in the table."""
+        images = sum(self.cardinality.values())
+        return sum(k * n for k, n in self.cardinality.items()) / max(images, 1)
+
     def to_dict(self) -> dict[str, Any]:
         """The summary as values that `json` can write."""
         return {

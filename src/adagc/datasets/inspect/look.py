@@ -8,12 +8,15 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.datasets.collection import Collection
+from adagc.datasets.inspect.areas import summarise_areas
 from adagc.datasets.inspect.edges import Edges
 from adagc.datasets.inspect.labels import conflict_warnings, label_warnings, summarise
 from adagc.datasets.inspect.record import Images, Inspection, image_warnings, render
@@ -30,7 +33,14 @@ from adagc.images.tiff import Shape
 from adagc.labels import LabelTable, read_labels
 from adagc.progress import tracked
 
-__all__ = ["Inspection", "duplicates", "inspect", "look_at_files", "render"]
+__all__ = [
+    "Inspection",
+    "duplicates",
+    "inspect",
+    "inspect_collection",
+    "look_at_files",
+    "render",
+]
 
 
 def inspect(
@@ -63,19 +73,75 @@ def inspect(
     else:
         files = find_images(source.place, source.folders)
         images = look_at_files(source.place, files, bands, nodata)
+    observed, clean = _table(labels), _table(source.truth if truth is None else truth)
+    return _inspection(str(root), source.kind, images, observed, clean, size, mean, std)
+
+
+def inspect_collection(
+    collection: Collection,
+    *,
+    root: str,
+    kind: str,
+    labels: Path | LabelTable | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Inspection:
+    """Report on a data set that was opened as for training, generated ones included.
+
+    Beside what `inspect` tells, the report has the splits and, where they are known, the areas of
+    the classes.
+
+    Args:
+        collection: The data set.
+        root: Where it is, for the headline.
+        kind: What it is called.
+        labels: Observed labels to compare with the images; None means those that came with it.
+        mean: Mean of each band that the pretrained weights in use expect; None: no check.
+        std: Standard deviation of each band that these weights expect.
+    """
+    images = _look_at_scenes(collection.images, None)
+    observed = collection.observed if labels is None else _table(labels)
+    clean = areas = None
+    if collection.truth is not None:
+        known = np.flatnonzero(collection.has_truth(np.arange(len(collection.images))))
+        clean = LabelTable(
+            tuple(collection.images.names[row] for row in known),
+            collection.classes,
+            collection.truth[known].astype(np.int8),
+        )
+        if collection.areas is not None:
+            covered = collection.areas[known]
+            areas = summarise_areas(covered, collection.truth[known], collection.classes)
+    found = _inspection(root, kind, images, observed, clean, None, mean, std)
+    return replace(
+        found,
+        splits={name: len(rows) for name, rows in collection.splits.items()},
+        areas=areas,
+        notes=(collection.description, *collection.notes),
+    )
+
+
+def _inspection(
+    root: str,
+    kind: str,
+    images: Images,
+    observed: LabelTable | None,
+    clean: LabelTable | None,
+    size: int | None,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+) -> Inspection:
+    """The report on images and labels, with all warnings."""
     warnings = image_warnings(images, size)
     if images.statistics is not None and mean is not None and std is not None:
         warnings += unit_warnings(images.statistics, images.bands, mean, std)
-    observed, clean = _table(labels), _table(source.truth if truth is None else truth)
     found = {}
     for what, table in (("labels", observed), ("truth", clean)):
         if table is not None:
             found[what] = summarise(table, images.names, tuple(images.unreadable))
             warnings += label_warnings(what, found[what])
     warnings += conflict_warnings(observed, clean, images.names)
-    return Inspection(
-        str(root), source.kind, images, found.get("labels"), found.get("truth"), tuple(warnings)
-    )
+    return Inspection(root, kind, images, found.get("labels"), found.get("truth"), tuple(warnings))
 
 
 def _table(source: Path | LabelTable | None) -> LabelTable | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from adagc.datasets.inspect.areas import Areas
 from adagc.datasets.inspect.edges import Suspect
 from adagc.datasets.inspect.labels import Labels
 from adagc.errors import examples
@@ -45,6 +46,10 @@ class Inspection:
     labels: Labels | None
     truth: Labels | None
     warnings: tuple[str, ...]
+    # Of a data set that was opened as for training:
+    splits: dict[str, int] = field(default_factory=dict)  # split -> number of images
+    areas: Areas | None = None
+    notes: tuple[str, ...] = ()  # what the data set says about itself
 
     def to_dict(self) -> dict[str, Any]:
         """The report as values that `json` can write."""
@@ -65,6 +70,9 @@ class Inspection:
             "labels": None if self.labels is None else self.labels.to_dict(),
             "truth": None if self.truth is None else self.truth.to_dict(),
             "warnings": list(self.warnings),
+            "splits": self.splits,
+            "areas": None if self.areas is None else asdict(self.areas),
+            "notes": list(self.notes),
         }
 
 
@@ -152,6 +160,7 @@ def render(inspection: Inspection) -> RenderableType:
     images = inspection.images
     parts: list[RenderableType] = [
         Text(f"{inspection.root}: {inspection.kind}, {len(images.names)} images", style="bold"),
+        *(Text(note) for note in inspection.notes),
         _table(
             "Shapes",
             ("shape", "images"),
@@ -175,11 +184,33 @@ def render(inspection: Inspection) -> RenderableType:
             counts = sorted(labels.counts.items(), key=lambda item: -item[1])
             parts.append(_table(title, ("class", "images"), counts, shown=len(counts)))
             cardinality = list(labels.cardinality.items())
-            parts.append(_table(f"{title} per image", ("labels", "images"), cardinality))
+            per_image = f"{title} per image (mean {labels.mean_cardinality:.2f})"
+            parts.append(_table(per_image, ("labels", "images"), cardinality))
+    if inspection.splits:
+        parts.append(_table("Splits", ("split", "images"), list(inspection.splits.items())))
+    if inspection.areas is not None:
+        parts += _areas(inspection.areas)
     parts += [Text(f"warning: {warning}", style="yellow") for warning in inspection.warnings]
     if not inspection.warnings:
         parts.append(Text("nothing to worry about", style="green"))
     return Group(*parts)
+
+
+def _areas(areas: Areas) -> list[RenderableType]:
+    from rich.text import Text
+
+    rows = [
+        (name, "" if mean is None else f"{mean:.1%}", areas.largest[name])
+        for name, mean in areas.mean.items()
+    ]
+    rows.sort(key=lambda row: -row[2])
+    return [
+        _table("Areas", ("class", "mean where labelled", "largest in"), rows, shown=len(rows)),
+        Text(
+            f"the largest class covers {areas.dominant:.1%} of an image on average;"
+            f" {areas.hidden:.1%} of the images show a class that is too small to be a label"
+        ),
+    ]
 
 
 def _table(

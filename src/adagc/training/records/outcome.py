@@ -20,7 +20,7 @@ from adagc.types import NetworkRole, Scores, with_role
 
 Choice = Literal["last", "best"]
 # What a setting was before it existed; config.yaml of a run from that time does not name it.
-FORMER: Mapping[str, Any] = MappingProxyType({"select": "noisy-map"})
+FORMER: Mapping[str, Any] = MappingProxyType({"select": "noisy-map", "thresholds": "half"})
 _USUAL = 0.5  # default threshold; if all classes have it, it is written once, not per class
 
 
@@ -30,6 +30,7 @@ class TestedEpoch:
 
     epoch: int
     scores: Scores
+    thresholds: tuple[float, ...] | None = None  # per class; None: those of the deployed network
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,8 @@ class TestRecord:
 
     split: str
     images: int
-    thresholds: tuple[float, ...]  # per class: probability from which on it is predicted
+    # Per class: probability from which on the deployed network predicts it.
+    thresholds: tuple[float, ...]
     classes: tuple[str, ...]
     method: str
     networks: Mapping[str, TestedNetwork]
@@ -105,7 +107,11 @@ class TestRecord:
             "roles": roles_to_dict(roles),
             "networks": {
                 name: {
-                    choice: {"epoch": tested.epoch, **tested.scores.to_dict()}
+                    choice: {
+                        "epoch": tested.epoch,
+                        **({"thresholds": list(tested.thresholds)} if tested.thresholds else {}),
+                        **tested.scores.to_dict(),
+                    }
                     for choice, tested in one.epochs.items()
                 }
                 for name, one in self.networks.items()
@@ -130,7 +136,11 @@ class TestRecord:
                     roles[name].role,
                     roles[name].title,
                     {
-                        choice: TestedEpoch(int(one["epoch"]), Scores.from_dict(one))
+                        choice: TestedEpoch(
+                            int(one["epoch"]),
+                            Scores.from_dict(one),
+                            None if (own := one.get("thresholds")) is None else tuple(own),
+                        )
                         for choice, one in choices.items()
                     },
                 )

@@ -1,4 +1,4 @@
-"""Losses as pure functions of logits z that return a (B, C) matrix; `reduce` takes its mean.
+"""Losses of single entries: functions of logits z that return (B, C); `reduce` takes the mean.
 
 Logarithms of p = sigmoid(z) are computed from z directly, never from p, so no epsilon is needed.
 """

@@ -1,0 +1,1 @@
+"""Scenes joined from patches of real images, with the class of every pixel."""

@@ -1,0 +1,38 @@
+"""What methods have in common that maximise the likelihood of the labels an annotator chose."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from adagc.methods.base import Method
+from adagc.ranks import Share
+from adagc.types import Batch, Losses, Progress
+
+FAMILY = "Likelihood methods"
+
+
+class Annotator(Method):
+    """Base class: a subclass says how probable the observed label of an image is."""
+
+    family: ClassVar[str] = FAMILY
+
+    def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
+        """What the network says of each image: its (B, C) logits, or more."""
+        logits: Tensor = network(images)
+        return logits
+
+    @abstractmethod
+    def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
+        """(B,) log-likelihood of all that was observed of each image, given these outputs."""
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """(B, C) logits of presence that these outputs mean."""
+        return outputs
+
+    def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
+        """Minus the mean log-likelihood of the batch's images."""
+        total = -self.explain(self.outputs(network, batch.images), batch.observed).mean()
+        return Losses(total, {"likelihood": total})

@@ -1,0 +1,48 @@
+"""The random annotator of land cover: classes compete for positions, any present one is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from adagc import losses
+from adagc.methods.likelihood import Annotator
+from adagc.models.spec import HeadSpec
+
+
+class RandomCover(Annotator):
+    """The label is any of the land cover that is present.
+
+    A class is present if it wins some positions of the feature map against all others, as for the
+    area annotator, and one of those that are present was written down at random.
+
+    L = -log P(s) of the random annotator with p_c = 1 - exp(-n_c),
+    n_c = -m mean over positions v of log(1 - a_c(v)),   a_c(v) = softmax_c s(v)
+
+    Holds for land cover, where a position has one class, if one label per image was chosen without
+    regard to its area.
+
+    Args:
+        looks: Number of positions that decide whether a class is present (m): with more looks
+            smaller areas are enough.
+    """
+
+    title: ClassVar[str] = "Random cover"
+    aliases: ClassVar[tuple[str, ...]] = ("U0",)
+    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"looks": (1e-3, math.inf)}
+
+    def __init__(self, *, looks: float = 9.0) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def head(self) -> HeadSpec:
+        """A last layer in which classes compete for positions."""
+        return HeadSpec("areas", looks=self.looks)
+
+    def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
+        """(B,) log-likelihood under the random annotator."""
+        return losses.random_likelihood(outputs, observed)
