@@ -29,6 +29,7 @@ help:
 	@echo "make lock            write uv.lock and the constraints after a change of dependencies"
 	@echo
 	@echo "make bench           measure speed and memory, as ratios inside one run"
+	@echo "make bench-record    run all benchmarks and keep what docs/results/speed.md shows"
 	@echo "make bench-features  compare all methods on features of AID, five seeds (needs ADAGC_DATA)"
 	@echo "make pages           write docs/results and the results in README.md from their records"
 	@echo "make clean           remove the environments and what was built"

@@ -272,14 +272,17 @@ def made(records: Sequence[Line]) -> str:
     """With what the trainings were made, in a sentence."""
     machines = [one["machine"] for one in records]
     processors, torch, commits = (
-        ", ".join(sorted({str(value) for value in values}))
+        sorted({str(value) for value in values})
         for values in (
             [one["processor"] for one in machines],
             [one["packages"]["torch"] for one in machines],
-            [one["git"] for one in machines],
+            [one["git"].partition("-")[0] for one in machines],
         )
     )
-    return f"One thread each on {processors}, torch {torch}, commit {commits}."
+    return (
+        f"One thread each on {', '.join(processors)}, torch {', '.join(torch)}, {len(commits)}"
+        f" commits around {commits[0]}, which differ in other parts."
+    )
 
 
 def table(records: Sequence[Line]) -> str:

@@ -35,8 +35,6 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 TEMPLATES = RESULTS / "templates"
 README = ROOT / "README.md"
-# Not yet made from records: speed.md is what benchmarks printed.
-BY_HAND = ("speed.md",)
 BEGIN, END = "<!-- written by make pages -->", "<!-- end -->"
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.\d+(?![\w.])|(?<![\w.])\d+(?= %)")
