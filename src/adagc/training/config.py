@@ -15,11 +15,9 @@ class RunConfig(ModelSettings, DataSettings, LabelSettings, Settings):
     Args:
         absent: What to do about classes that no test image contains: skip leaves them out of the
             mean average precision and says so, error stops before training.
-        thresholds: From which probability on a class counts as predicted: expected-f1 finds a
-            threshold for each class with which its F1 score is as large as can be expected, and
-            shares one with which a class is predicted as often as it is estimated to be present,
-            both from the observed labels of the validation images; half is 0.5 for all, as in the
-            paper. With fewer than 50 validation images it is always 0.5.
+        thresholds: From which probability on a class is predicted, learnt from observed validation
+            labels: expected-f1 expects the largest F1 score, shares predicts a class as often as
+            it seems to be present. half is 0.5 for all, as in the paper.
         oracle: Record scores on clean labels in every epoch, where clean labels exist. Training
             never uses these scores.
     """

@@ -73,8 +73,7 @@ class Settings(_Part):
         precision: Number format of the computation; auto uses bfloat16 on GPUs that have it and
             32-bit numbers elsewhere.
         average: Momentum, at least 0 and below 1, of an averaged copy of the network's weights,
-            which is scored in addition to the network. It works with any method, so that methods
-            with an average of their own can be compared fairly. By default there is none.
+            which is scored beside the network, with any method. By default there is none.
         select: What chooses the best epoch from the observed labels of the validation images: auc,
             how often an image with a label scores above one without it; noisy-map, the mean average
             precision if every other label counts as absent; likelihood, how likely the observed
@@ -124,8 +123,8 @@ class SourceSettings(_Part):
         root: Folder of the data set, or its array file; synthetic scenes need none.
         size: Height and width in pixels to which all images are scaled. By default images keep
             their size, or get that of the published benchmark.
-        split_seed: Seed of the random split into training, validation and test images, and of the
-            scenes of data that is generated.
+        split_seed: Seed of the random split into training, validation and test images, and of
+            generated scenes.
         split: CSV file with the columns image,split that assigns each image to train, val or test,
             instead of a random split.
         labels: Label file with the observed labels to train on.
@@ -181,14 +180,14 @@ class DataSettings(SourceSettings):
 
     Args:
         bands: Names of the bands of the images, in their order.
-        nodata: Number that stands for missing values in the images, such as -9999. NaN, and the
-            no-data value that a TIFF file names itself, always mean missing. Missing values are
-            left out of all statistics; the network sees the mean of the band in their place.
-        cache: Folder in which decoded images are kept; by default the folder in the environment
-            variable ADAGC_CACHE, or else the user's cache folder.
+        nodata: Number that stands for missing values in the images, such as -9999; NaN, and the
+            no-data value that a TIFF file names, always do. They are left out of all statistics,
+            and the network sees the mean of the band in their place.
+        cache: Folder in which decoded images are kept; by default that of the variable ADAGC_CACHE,
+            or else the user's cache folder.
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
-        scenes: Number of training scenes of data that is generated (synthetic scenes, mosaics).
-            Half as many are made for validation, and the same number for testing.
+        scenes: Number of training scenes of generated data (synthetic, mosaic); half as many are
+            made for validation, and as many for testing.
     """
 
     bands: tuple[str, ...] | None = None
@@ -217,9 +216,9 @@ class ModelSettings(_Part):
         hidden: Width of the hidden layer of the backbone mlp.
         dropout: Share of the features that are set to zero in training before the last layer; with
             the backbone mlp also of the values of the embedding itself.
-        normalise: Where the mean and standard deviation of each band come from: measured on the
-            training images, or pretrained for those that the pretrained weights were made with;
-            auto uses the latter if they apply to the images.
+        normalise: Where mean and standard deviation of each band come from: measured on the
+            training images, or those that the pretrained weights were made with; auto uses the
+            latter if they apply.
     """
 
     backbone: str = "auto"
