@@ -31,6 +31,16 @@ TRAIN = [
 # -- signals ---------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C work where it is ignored, as in whatever a shell starts in the background."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def started(*words: str) -> Iterator[subprocess.Popen[str]]:
     """A command that runs until it is ended."""
