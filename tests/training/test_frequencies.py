@@ -103,7 +103,7 @@ def test_a_run_in_memory_has_them_too():
     assert np.isfinite(held.probabilities).all()
 
 
-@pytest.mark.parametrize("how", ["missing", "damaged", "empty"])
+@pytest.mark.parametrize("how", ["missing", "damaged", "empty", "no labels", "other classes"])
 def test_runs_without_predictions_are_refused_in_one_line(folder, tmp_path, capsys, how):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
@@ -111,8 +111,13 @@ def test_runs_without_predictions_are_refused_in_one_line(folder, tmp_path, caps
         shutil.rmtree(copy / "validation")
     elif how == "damaged":
         (copy / "validation" / "averaged-best.safetensors").write_bytes(b"nothing")
-    else:
+    elif how == "empty":
         (copy / "history.jsonl").unlink()
+    elif how == "no labels":
+        (copy / "labels.json").unlink()
+    else:
+        told = json.loads((copy / "labels.json").read_text())
+        (copy / "labels.json").write_text(json.dumps({**told, "classes": told["classes"][:3]}))
     assert main(["priors", str(copy)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1

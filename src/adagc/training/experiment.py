@@ -194,8 +194,9 @@ def _train(
         remark=str(method.status().get("remark", "")),
         cpu_seconds=None if trained.cpu_seconds is None else round(trained.cpu_seconds, 3),
     )
-    ranks.wait()  # until the first rank has written what validation images tell
-    if set(deployed.short_thresholds()) == {THRESHOLD}:  # else the method has set them
+    if config.thresholds != "half" and set(deployed.short_thresholds()) == {THRESHOLD}:
+        # Else the method has set them.
+        ranks.wait()  # until the first rank has written what validation images tell
         deployed.set_thresholds(limits(run, name, "last", config.thresholds))
     if run.files.written_here:
         save_model(run.files.models, deployed, extra=made.to_dict())

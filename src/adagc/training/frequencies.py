@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
+from adagc.errors import AdagcError
 from adagc.priors import Priors, estimate
 from adagc.training import held_out
 from adagc.training.runs import Run
@@ -21,16 +21,11 @@ class Frequencies:
     """The estimate for a run, and what it is made from."""
 
     run: Run
+    classes: tuple[str, ...]
     priors: Priors
     network: str
     images: int
     observed: tuple[float, ...]  # share of validation images with each class as their label
-
-    @cached_property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes."""
-        labels = self.run.labels
-        return () if labels is None else labels.classes
 
     @property
     def sentence(self) -> str:
@@ -61,10 +56,13 @@ def frequencies(run: Run) -> Frequencies:
 
     Raises AdagcError if the run has no such predictions.
     """
-    held = held_out.load(run)
+    held, labels = held_out.load(run), run.labels
+    if labels is None or len(labels.classes) != held.observed.shape[1]:
+        raise AdagcError(
+            f"{run}/labels.json does not name the classes of this run: copy the run folder again"
+        )
     priors = estimate(held.probabilities, held.observed)
-    labels = run.labels
-    if labels is not None and labels.scheme == "dominant":
+    if labels.scheme == "dominant":
         priors = replace(priors, trusted=False, reason=_DOMINANT)
-    seen = (held.observed > 0).mean(axis=0)
-    return Frequencies(run, priors, held.network, len(held.observed), tuple(seen.tolist()))
+    seen = (held.observed > 0).mean(axis=0).tolist()
+    return Frequencies(run, labels.classes, priors, held.network, len(held.observed), tuple(seen))

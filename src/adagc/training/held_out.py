@@ -65,7 +65,9 @@ def of_network(run: Run, name: str, choice: Choice) -> HeldOut:
     try:
         arrays = from_bytes(run.files.read(file))
         values, seen = arrays["probabilities"], arrays["observed"]
-    except (SafetensorError, KeyError) as error:
+        if values.ndim != 2 or values.shape != seen.shape:
+            raise ValueError(f"predictions are {values.shape} and labels {seen.shape}")
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise AdagcError(f"{run}/{file} is damaged ({error}): copy the run folder again") from error
     return HeldOut(name, choice, values, seen)
 
