@@ -146,3 +146,13 @@ def test_without_completion_the_chosen_annotator_goes_on_alone():
     torch.testing.assert_close(found.total, wanted)
     assert method.estimates() is None
     assert method.status()["stage"] == "explaining"
+
+
+def test_the_report_says_whether_labels_were_completed():
+    told = {"best_epoch": 3, "completed_after": 8, "annotator": "cover"}
+    without = Auto.story({**told, "stage": "explaining"}, went_back=False)
+    assert without.sentence == "Labels were not completed: cover explains them best"
+    assert without.second_stage_after is None
+    completed = Auto.story({**told, "stage": "completing"}, went_back=False)
+    assert completed.sentence.startswith("Labels were completed after epoch 8")
+    assert completed.second_stage_after == 8

@@ -9,12 +9,10 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from adagc.choice import TIE
-from adagc.methods.completion import ANNOTATORS, AnnotatorName, Completion
-from adagc.metrics.noisy import tempered
+from adagc.choice import TIE, likelihood
+from adagc.methods.completion import ANNOTATORS, AnnotatorName, Completion, estimated_shares
 from adagc.models.positions import AnnotatorsHead
 from adagc.models.spec import HeadSpec
-from adagc.priors import estimate
 from adagc.ranks import spread
 from adagc.types import Batch, Losses, Progress, Task
 
@@ -113,11 +111,11 @@ class Auto(Completion):
         parts = probabilities.cpu().numpy().reshape(len(seen), len(self.candidates), -1)
         for number, name in enumerate(self.candidates):
             scores = parts[:, number]
-            value = tempered(seen, scores)
+            value = likelihood(scores, seen)
             if value > self.explained_by.get(name, -math.inf):
                 self.explained_by[name] = value
                 self.best_epochs[name] = progress.epoch
-                self.estimated[name] = tuple(estimate(scores, seen).frequencies.tolist())
+                self.estimated[name] = estimated_shares(scores, seen)
         best = max(self.candidates, key=self._merit)
         self.annotator, self.explained = best, ANNOTATORS[best]()
         self.best_epoch, self.best_value = self.best_epochs[best], self.explained_by[best]

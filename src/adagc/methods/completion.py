@@ -6,19 +6,20 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from adagc import losses
+from adagc.choice import likelihood
 from adagc.methods.area_label import AreaLabel
 from adagc.methods.base import Method, positives
 from adagc.methods.likelihood import FAMILY, Annotator
 from adagc.methods.random_cover import RandomCover
 from adagc.methods.random_label import RandomLabel
 from adagc.methods.state import AveragedNetwork, Mixup, SampleTable
-from adagc.metrics.noisy import tempered
 from adagc.models.spec import HeadSpec
-from adagc.priors import estimate
 from adagc.priors.calibration import fit
 from adagc.types import (
     Batch,
@@ -40,6 +41,13 @@ ANNOTATORS: Mapping[AnnotatorName, Callable[[], Annotator]] = {
     "cover": RandomCover,
     "area": AreaLabel,
 }
+
+
+def estimated_shares(scores: NDArray[np.float32], seen: NDArray[np.int8]) -> tuple[float, ...]:
+    """Share of images that contain each class; without intervals, which cost most of the time."""
+    values = scores.astype(np.float64)
+    shares: list[float] = fit(values, seen).calibration.presence(values).mean(axis=0).tolist()
+    return tuple(shares)
 
 
 class Completion(Method):
@@ -167,9 +175,9 @@ class Completion(Method):
             if self.mixup > 0:
                 partner = self.explained.explain(outputs, observed[mix.partner])
                 explained = torch.lerp(partner, explained, mix.share.to(explained.dtype))
-            likelihood = -explained.mean()
-            total = total + self.weight * likelihood
-            parts["likelihood"] = likelihood
+            unexplained = -explained.mean()
+            total = total + self.weight * unexplained
+            parts["likelihood"] = unexplained
         return Losses(total, parts)
 
     def after_step(self, network: nn.Module) -> None:
@@ -193,12 +201,12 @@ class Completion(Method):
     def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
         """Estimate frequencies in the epoch that explains the labels best."""
         scores, seen = probabilities.cpu().numpy(), observed.cpu().numpy()
-        value = tempered(seen, scores)
+        value = likelihood(scores, seen)
         if value > self.best_value:
             self.best_epoch, self.best_value = progress.epoch, value
-            self.shares = tuple(estimate(scores, seen).frequencies.tolist())
+            self.shares = estimated_shares(scores, seen)
         if self.targets != "hard" and self.reviews(progress):
-            self.calibration = fit(scores.astype("float64"), seen).calibration
+            self.calibration = fit(scores.astype(np.float64), seen).calibration
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
         """Complete the labels, some epochs after the best one, and begin the second stage."""
@@ -273,7 +281,9 @@ class Completion(Method):
         marks = [] if best is None else [Milestone(best, f"best: {best}")]
         if after is None:
             return Story(tuple(marks), sentence="Labels were not completed yet")
+        if status.get("stage") != "completing":
+            said = f"Labels were not completed: {status.get('annotator')} explains them best"
+            return Story(tuple(marks), sentence=said)
         marks.append(Milestone(after, f"completed after {after}", strong=True))
-        return Story(
-            tuple(marks), after, sentence=f"Labels were completed after epoch {after}; then shaded"
-        )
+        said = f"Labels were completed after epoch {after}; training on all of them is shaded"
+        return Story(tuple(marks), after, sentence=said)

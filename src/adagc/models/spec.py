@@ -81,7 +81,7 @@ class ModelSpec:
             )
         if self.head.on_map and not self.is_image:
             raise AdagcError(
-                f"a {self.head.kind} head needs positions, and embeddings of length "
+                f"the head {self.head.kind!r} needs positions, and embeddings of length "
                 f"{self.shape[0]} have none: give images or stored feature maps (N x D x h x w)"
             )
         if self.hidden < 1:
