@@ -225,3 +225,14 @@ def test_shares_and_halves_can_be_asked_for(tmp_path):
         wanted = thresholds(held.probabilities, held.observed, rule).tolist()
         assert list(run.scores.thresholds) == pytest.approx(wanted, rel=1e-3)
         assert (set(wanted) == {0.5}) == (rule == "half")
+
+
+def test_halves_need_nothing_that_was_held_out(tmp_path):
+    """A run of an older version, ended after its last epoch, has no such file and is completed."""
+    scenario = write_scenario(tmp_path / "tiny", scenes=24, epochs=1, thresholds="half")
+    run = train(scenario.config(0), find("AN")(), tmp_path / "run")
+    for name in ("model.json", "scores.json", "validation/network-last.safetensors"):
+        run.path(name).unlink()
+    again = train(scenario.config(0), find("AN")(), tmp_path / "run", resume=True)
+    assert again.scores is not None
+    assert again.scores.threshold == 0.5
