@@ -142,3 +142,11 @@ def test_thumbnails_of_any_bands(side, kind, bands):
     if kind == "png":
         expected = np.moveaxis(pixels[2][list(images.rgb)], 0, -1)
         assert np.array_equal(np.asarray(opened), expected)
+
+
+@pytest.mark.parametrize("value", [7 / 6, 1e-3, 0.0, -2.5, 1e9])
+def test_values_that_differ_by_rounding_are_drawn_as_one(value):
+    # Two numbers next to each other have no ticks between them: this was a traceback.
+    nearly = float(np.nextafter(value, np.inf))
+    drawn = line_chart([1, 2], [Series("a", [value, nearly], 0)], title="t", decimals=2)
+    assert len(set(re.findall(r'text-anchor="end">([^<]*)<', drawn))) > 2

@@ -286,8 +286,11 @@ def _x_scale(epochs: Sequence[int]) -> _Scale:
 
 
 def _y_scale(low: float, high: float, *, pad: bool = True, limit: float | None = None) -> _Scale:
+    spread = high - low
+    if spread <= 1e-6 * max(abs(low), abs(high)):
+        spread = 0.0  # no more than rounding: ticks that close could not be told apart
     if pad:
-        room = 0.06 * (high - low) or max(abs(high) * 0.1, 0.05)
+        room = 0.06 * spread or max(abs(high) * 0.1, 0.05)
         low, high = low - (room if low < 0 or low >= room else low), high + room
     if limit is not None:
         high = min(high, limit)
