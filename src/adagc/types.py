@@ -45,7 +45,9 @@ class Task:
     priors: Tensor | None = None  # (C,) share of images that contain the class, needs "priors"
     text: Tensor | None = None  # (C, D) embeddings of the class names, needs "text"
     fresh: Callable[[int], nn.Module] | None = None  # another such network from another seed
-    positions: bool = False  # whether the network has a feature map that a head can work on
+    positions: int = (
+        0  # of the finest map that a head can work on; 0 for embeddings, which have none
+    )
 
 
 @dataclass(frozen=True)

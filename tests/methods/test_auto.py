@@ -1,4 +1,4 @@
-"""Auto: several annotators share a network until held-out labels choose one."""
+"""Auto: which epoch of which stage is kept, and what the network looks at."""
 
 from __future__ import annotations
 
@@ -6,153 +6,128 @@ import numpy as np
 import pytest
 import torch
 
-from adagc import losses
-from adagc.methods.auto import CANDIDATES, AllHeads, Auto
-from adagc.methods.completion import ANNOTATORS
+from adagc.methods.auto import Auto
+from adagc.metrics.noisy import auc
 from adagc.models import load_model
-from adagc.models.positions import AnnotatorsHead
-from adagc.priors import estimate
-from adagc.testing import method_checks
 from adagc.training.experiment import train
-from adagc.types import Verdict
-from conftest import make_batch, make_classifier, make_progress, make_task
+from adagc.types import NetworkRole, Verdict
+from conftest import FixedLogits, make_progress, make_task
 from tiny import write_scenario
 
-OBSERVED = torch.tensor([[1, 0, 0, 0], [0, 1, 0, -1], [0, 0, 1, 0]], dtype=torch.int8)
-IMAGES = torch.rand(3, 6, 2, 2, generator=torch.Generator().manual_seed(0))
-# Fixed logits, on which numbers are checked, have no last layers: that is done for each annotator.
-CHECKS = {name: one for name, one in method_checks() if "stays finite" not in name}
+SEEN = np.eye(4)[np.arange(80) % 4]
 
 
-class OnMaps(Auto):
-    """Auto with all of its annotators, on stored maps too."""
-
-    title = "Auto on maps"
-    needs = frozenset({"feature_map"})
-
-    def __init__(self, *, patience: int = 1, momentum: float | None = None, force: float = 0.6):
-        super().__init__(patience=patience, momentum=momentum, force=force)
-        self.candidates = CANDIDATES
-
-    def check(self, task):
-        super().check(task)
-        self.candidates = CANDIDATES
-
-
-@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
-def test_with_all_annotators_it_passes_every_check(check):
-    check(OnMaps)
-
-
-def made() -> tuple[OnMaps, torch.nn.Module]:
-    method = OnMaps()
-    network = make_classifier((6, 2, 2), head=method.head())
-    method.setup(network, make_task(OBSERVED))
+def made(**options) -> tuple[Auto, torch.nn.Module]:
+    observed = torch.eye(4, dtype=torch.int8)[torch.arange(40) % 4]
+    method = Auto(**options)
+    network = FixedLogits(torch.zeros(40, 4))
+    method.setup(network, make_task(observed, epochs=20))
     return method, network
 
 
-def test_every_annotator_explains_the_labels_with_a_last_layer_of_its_own():
+def predictions(sharp: float) -> np.ndarray:
+    """Predictions for the validation images that rank them the better the sharper they are."""
+    noise = np.random.default_rng(0).normal(size=SEEN.shape)
+    return 1 / (1 + np.exp(-sharp * (SEEN - 0.5) - noise))
+
+
+def live(method: Auto, network: torch.nn.Module, sharpness: list[float]) -> list[Verdict]:
+    """The verdicts of epochs with such validation predictions; weights are the epoch's number."""
+    verdicts = []
+    for epoch, sharp in enumerate(sharpness, 1):
+        progress = make_progress(epoch, epochs=20)
+        with torch.no_grad():
+            method.average.network.logits.fill_(float(epoch))
+        if method.reviews(progress):
+            method.review(torch.rand(40, 4), progress)
+        assert method.wants_validation(progress)
+        shown = torch.from_numpy(predictions(sharp))
+        method.see_validation(shown, torch.from_numpy(SEEN), progress)
+        verdicts.append(method.end_epoch(None, progress))
+    return verdicts
+
+
+def kept(method: Auto, network: torch.nn.Module) -> float:
+    return method.deployed(network).logits[0, 0].item()
+
+
+def test_the_epoch_that_ranks_observed_labels_best_is_deployed():
+    method, network = made(patience=10)
+    live(method, network, [1, 3, 5, 4, 2])
+    assert kept(method, network) == 3.0
+    assert method.status()["kept_epoch"] == 3
+    assert method.status()["kept_auc"] == pytest.approx(auc(SEEN, predictions(5)), abs=1e-4)
+
+
+@pytest.mark.parametrize(("later", "stage", "epoch"), [(9, "completing", 6), (2, "explaining", 2)])
+def test_the_second_stage_counts_only_if_it_ranks_better(later, stage, epoch):
+    method, network = made(patience=2)
+    verdicts = live(method, network, [3, 5, 4, 4, 2, later])
+    assert verdicts.index(Verdict.RESTART) == 3
+    assert method.status()["stage"] == "completing"
+    assert method.status()["kept_stage"] == stage
+    assert kept(method, network) == epoch
+
+
+def test_the_second_stage_begins_with_the_kept_weights():
+    method, network = made(patience=2)
+    live(method, network, [3, 5, 4, 4])
+    assert method.completed_after == 4
+    assert method.chosen(network).logits[0, 0].item() == 2.0
+
+
+def test_without_labels_to_rank_by_the_last_epoch_is_kept():
+    method, network = made(patience=10)
+    for epoch in (1, 2, 3):
+        with torch.no_grad():
+            method.average.network.logits.fill_(float(epoch))
+        seen = torch.zeros(5, 4, dtype=torch.int8)
+        seen[:, 0] = 1  # no image without this label
+        method.see_validation(torch.rand(5, 4), seen, make_progress(epoch, epochs=20))
+    assert kept(method, network) == 3.0
+    assert method.status()["kept_auc"] is None
+
+
+def test_the_trained_network_is_reported_beside_the_kept_one():
     method, network = made()
-    found = method.loss(network, make_batch(IMAGES, make_task(OBSERVED)), make_progress())
-    features = network.feature_map(IMAGES)
-    head = network.head
-    wanted = {
-        "random": losses.random_likelihood(head.random(features.mean(dim=(2, 3))), OBSERVED),
-        "cover": losses.random_likelihood(head.cover(features), OBSERVED),
-        "area": losses.area_likelihood(head.area.maps(features), OBSERVED, 9.0),
-    }
-    for name, value in wanted.items():
-        torch.testing.assert_close(found.parts[name], -value.mean())
-    torch.testing.assert_close(found.total, -sum(value.mean() for value in wanted.values()))
+    roles = {name: one.role for name, one in method.reported(network).items()}
+    assert roles == {"network": NetworkRole.DEPLOYED, "student": NetworkRole.TRAINED}
 
 
-def test_the_probe_shows_all_of_them_side_by_side():
-    method, network = made()
-    shown = method.probe(network)
-    assert isinstance(shown, AllHeads)
-    values = shown.probabilities(IMAGES)
-    assert values.shape == (3, 12)
-    for number, name in enumerate(AnnotatorsHead.names):
-        method.average.network.head.choice.fill_(number)
-        alone = method.average.network.probabilities(IMAGES)
-        torch.testing.assert_close(values[:, 4 * number : 4 * number + 4], alone)
-        assert name == CANDIDATES[number]
+def test_classes_compete_for_positions_where_there_are_positions():
+    observed = torch.eye(4, dtype=torch.int8)
+    for positions, annotator, kind in (
+        (16, "cover", "areas"), (15, "random", "linear"), (0, "random", "linear"),
+    ):  # fmt: skip
+        method = Auto()
+        method.check(make_task(observed, positions=positions))
+        assert (method.annotator, method.head().kind) == (annotator, kind)
 
 
-@pytest.mark.parametrize("best", range(3))
-def test_the_one_under_which_held_out_labels_are_most_probable_is_used(best):
-    method, network = made()
-    seen = np.eye(4)[np.arange(80) % 4]
-    rng = np.random.default_rng(0)
-    parts = [rng.uniform(size=seen.shape) for _ in CANDIDATES]
-    parts[best] = 1 / (1 + np.exp(-4 * (seen - 0.5) - rng.normal(size=seen.shape)))
-    method.see_validation(
-        torch.from_numpy(np.concatenate(parts, axis=1)), torch.from_numpy(seen), make_progress(3)
-    )
-    assert method.annotator == CANDIDATES[best]
-    assert method.best_epoch == 3
-    assert method.completes == (best == 0)
-    assert method.shares == pytest.approx(estimate(parts[best], seen).frequencies.tolist())
-    told = method.status()["explained_by"]
-    assert max(told, key=told.__getitem__) == CANDIDATES[best]
-    method.after_step(network)
-    for one in (network, method.average.network):
-        assert int(one.head.choice) == best
-
-
-def test_without_positions_there_is_one_annotator_and_a_plain_last_layer():
-    method = Auto()
-    network = make_classifier((6,), head=method.head())
-    method.setup(network, make_task(OBSERVED))
-    assert method.candidates == ("random",)
-    assert method.head().kind == "linear"
-    assert method.probe(network) is method.watched(network)
-
-
-def test_a_run_on_images_tries_all_and_deploys_the_one_it_chose(tmp_path):
-    scenario = write_scenario(tmp_path / "tiny", scenes=60, epochs=5)
+def test_a_run_on_images_deploys_the_weights_of_the_kept_epoch(tmp_path):
+    scenario = write_scenario(tmp_path / "tiny", scenes=60, epochs=6)
     run = train(scenario.config(0), Auto(patience=1), tmp_path / "run")
-    first, last = run.history[0], run.history[-1]
-    assert set(first.losses) == {"total", "random", "cover", "area"}
-    chosen = last.status["annotator"]
-    stage = {"completion"} if chosen == "random" else set()
-    assert set(last.losses) == {"total", "likelihood", *stage}
-    assert set(last.status["explained_by"]) == set(CANDIDATES)
-    model = load_model(run.folder)
-    assert model.spec.head.kind == "annotators"
-    assert AnnotatorsHead.names[int(model.head.choice)] == chosen
+    last = run.history[-1]
+    assert last.status["annotator"] == "cover"
+    assert load_model(run.folder).spec.head.kind == "areas"
+    values = [line.criteria["network"]["auc"] for line in run.history]
+    # What is kept never gets worse, and from the kept epoch on it stays the same.
+    assert values == sorted(values)
+    assert values[last.status["kept_epoch"] - 1] == pytest.approx(last.status["kept_auc"], abs=1e-4)
+    assert len(set(values[last.status["kept_epoch"] - 1 :])) == 1
+    # The average that the trainer could keep would be a second one.
+    assert set(last.roles) == {"network", "student"}
 
 
-def test_any_class_present_is_assumed_unless_another_annotator_is_clearly_better():
-    """Within a tie the simplest assumption stands, because labels can then be completed."""
-    method, _ = made()
-    method.explained_by = {"random": -1.80, "cover": -1.78, "area": -1.9}
-    assert max(CANDIDATES, key=method._merit) == "random"
-    method.explained_by["cover"] = -1.76
-    assert max(CANDIDATES, key=method._merit) == "cover"
-
-
-def test_without_completion_the_chosen_annotator_goes_on_alone():
-    method, network = made()
-    method.annotator, method.explained = "area", ANNOTATORS["area"]()
-    progress = make_progress(2, epochs=10)
-    method.best_epoch = 1
-    method.review(torch.rand(3, 4), progress)
-    assert method.end_epoch(None, progress) is Verdict.CONTINUE
-    method.after_step(network)
-    found = method.loss(network, make_batch(IMAGES, make_task(OBSERVED)), make_progress(3))
-    maps = network.head.area.maps(network.feature_map(IMAGES))
-    wanted = -losses.area_likelihood(maps, OBSERVED, 9.0).mean()
-    torch.testing.assert_close(found.total, wanted)
-    assert method.estimates() is None
-    assert method.status()["stage"] == "explaining"
-
-
-def test_the_report_says_whether_labels_were_completed():
-    told = {"best_epoch": 3, "completed_after": 8, "annotator": "cover"}
-    without = Auto.story({**told, "stage": "explaining"}, went_back=False)
-    assert without.sentence == "Labels were not completed: cover explains them best"
-    assert without.second_stage_after is None
-    completed = Auto.story({**told, "stage": "completing"}, went_back=False)
-    assert completed.sentence.startswith("Labels were completed after epoch 8")
-    assert completed.second_stage_after == 8
+def test_the_report_says_what_was_chosen_and_why():
+    told = {
+        "stage": "completing", "best_epoch": 3, "completed_after": 8, "annotator": "cover",
+        "kept_epoch": 5, "kept_stage": "explaining", "kept_auc": 0.8312,
+    }  # fmt: skip
+    story = Auto.story(told, went_back=False)
+    assert "epoch 5, before completion, is deployed" in story.sentence
+    assert "AUC 0.831" in story.sentence
+    assert story.second_stage_after == 8
+    assert 5 in [mark.epoch for mark in story.milestones]
+    after = Auto.story({**told, "kept_epoch": 12, "kept_stage": "completing"}, went_back=False)
+    assert "epoch 12, after completion, is deployed" in after.sentence

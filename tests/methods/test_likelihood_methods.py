@@ -11,6 +11,7 @@ from adagc.errors import UnsuitedError
 from adagc.methods import find
 from adagc.methods.area_label import AreaLabel
 from adagc.methods.completion import Completion
+from adagc.methods.cover_label import CoverLabel
 from adagc.methods.random_cover import RandomCover
 from adagc.methods.random_label import RandomLabel
 from adagc.methods.state import Mixup
@@ -61,7 +62,19 @@ def test_areas_are_explained():
     assert step(AreaLabel(looks=5.0), network).total.item() == pytest.approx(wanted.item())
 
 
-@pytest.mark.parametrize(("cls", "kind"), [(AreaLabel, "areas"), (RandomCover, "areas")])
+def test_either_rule_is_explained_on_the_same_maps():
+    maps = torch.randn(4, 4, 3, 3, generator=torch.Generator().manual_seed(0))
+    network = FixedLogits(Z)
+    network.class_maps = lambda images: maps[: len(images)]
+    by_area = losses.area_likelihood(maps, OBSERVED, 5.0)
+    by_chance = losses.random_likelihood(losses.presence_logits(maps, 5.0), OBSERVED)
+    wanted = -(by_area.mean() + by_chance.mean()) / 2
+    assert step(CoverLabel(looks=5.0), network).total.item() == pytest.approx(wanted.item())
+
+
+@pytest.mark.parametrize(
+    ("cls", "kind"), [(AreaLabel, "areas"), (RandomCover, "areas"), (CoverLabel, "areas")]
+)
 def test_areas_need_a_head_in_which_classes_compete(cls, kind):
     head = cls(looks=4.0).head()
     assert (head.kind, head.looks) == (kind, 4.0)
@@ -81,7 +94,7 @@ def test_small_objects_count_with_a_soft_maximum():
     torch.testing.assert_close(network(x), wanted)
 
 
-@pytest.mark.parametrize("method", ["Area label", "Random cover"])
+@pytest.mark.parametrize("method", ["Area label", "Random cover", "Cover label"])
 def test_pooled_embeddings_are_refused_with_the_remedy(method, tmp_path):
     collection = make_collection()
     labels = make_labels(collection, tmp_path / "labels.csv")
@@ -223,7 +236,8 @@ def test_annotators_are_chosen_by_name():
     for name, kind in (
         ("random", "linear"),
         ("random-any", "any-position"),
-        ("cover", "areas"),
+        ("random-cover", "areas"),
         ("area", "areas"),
+        ("cover", "areas"),
     ):
         assert Completion(annotator=name).head().kind == kind

@@ -50,6 +50,7 @@ _BUILT_IN = {
     "Random label": "random_label:RandomLabel",
     "Area label": "area_label:AreaLabel",
     "Random cover": "random_cover:RandomCover",
+    "Cover label": "cover_label:CoverLabel",
     "Completion": "completion:Completion",
     "Auto": "auto:Auto",
 }

@@ -109,7 +109,9 @@ class Method(nn.Module, ABC):
         return self.watched(network)
 
     def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
-        """Use validation predictions; called right before `end_epoch`.
+        """Use validation predictions; called before reported networks are judged, then `end_epoch`.
+
+        What is deployed may be chosen here. The probed network itself must not be changed.
 
         Args:
             probabilities: (V, C) predictions of the `probe` for the validation images.

@@ -15,6 +15,7 @@ from adagc import losses
 from adagc.choice import likelihood
 from adagc.methods.area_label import AreaLabel
 from adagc.methods.base import Method, positives
+from adagc.methods.cover_label import CoverLabel
 from adagc.methods.likelihood import FAMILY, Annotator
 from adagc.methods.random_cover import RandomCover
 from adagc.methods.random_label import RandomLabel
@@ -34,12 +35,13 @@ from adagc.types import (
     Verdict,
 )
 
-AnnotatorName = Literal["random", "random-any", "cover", "area"]
+AnnotatorName = Literal["random", "random-any", "random-cover", "area", "cover"]
 ANNOTATORS: Mapping[AnnotatorName, Callable[[], Annotator]] = {
     "random": RandomLabel,
     "random-any": lambda: RandomLabel(pooling="any"),
-    "cover": RandomCover,
+    "random-cover": RandomCover,
     "area": AreaLabel,
+    "cover": CoverLabel,
 }
 
 
@@ -66,8 +68,9 @@ class Completion(Method):
 
     Args:
         annotator: How observed labels came about: "random", any class that is present (see Random
-            label); "random-any", the same for small objects, on maps; "cover", any land cover
-            that is present (Random cover); "area", what covers much of the image (Area label).
+            label); "random-any", the same for small objects, on maps; "random-cover", any land
+            cover that is present (Random cover); "area", what covers much of the image (Area
+            label); "cover", either of the last two (Cover label).
         patience: Number of epochs after the one that explains the labels best, until completion
             (b_e).
         targets: Whether completed labels are "hard", 1 for the images that score highest, or
@@ -135,11 +138,6 @@ class Completion(Method):
         self.register_buffer("observed", task.observed.clone(), persistent=False)
         self.predicted: Tensor | None = None  # of this epoch only
 
-    @property
-    def completes(self) -> bool:
-        """Whether the second stage learns completed labels, or goes on as the first."""
-        return True
-
     def get_extra_state(self) -> dict[str, Any]:
         """Epochs and frequencies, stored in checkpoints."""
         return {
@@ -158,7 +156,7 @@ class Completion(Method):
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """The likelihood, and in stage 2 the completed labels too, on mixed images."""
-        if self.completed_after is None or not self.completes:
+        if self.completed_after is None:
             return self.explained.loss(network, batch, progress)
         targets = self.completed[batch.index]
         observed = batch.observed
@@ -214,8 +212,6 @@ class Completion(Method):
         if self.completed_after is not None or not self._due(progress) or predicted is None:
             return Verdict.CONTINUE
         self.completed_after = progress.epoch
-        if not self.completes:
-            return Verdict.CONTINUE
         self._complete(predicted)
         return Verdict.RESTART
 
@@ -261,14 +257,12 @@ class Completion(Method):
 
     def estimates(self) -> Tensor | None:
         """(N, C) completed labels; None in stage 1."""
-        there = self.completed_after is not None and self.completes
-        return self.completed.values if there else None
+        return None if self.completed_after is None else self.completed.values
 
     def status(self) -> dict[str, Any]:
         """The stage, the best epoch, when labels were completed, and how many."""
-        completing = self.completed_after is not None and self.completes
         return {
-            "stage": "completing" if completing else "explaining",
+            "stage": "explaining" if self.completed_after is None else "completing",
             "best_epoch": self.best_epoch or None,
             "completed_after": self.completed_after,
             "expected_labels": round(sum(self.shares), 3) if self.shares else None,
@@ -281,9 +275,6 @@ class Completion(Method):
         marks = [] if best is None else [Milestone(best, f"best: {best}")]
         if after is None:
             return Story(tuple(marks), sentence="Labels were not completed yet")
-        if status.get("stage") != "completing":
-            said = f"Labels were not completed: {status.get('annotator')} explains them best"
-            return Story(tuple(marks), sentence=said)
         marks.append(Milestone(after, f"completed after {after}", strong=True))
         said = f"Labels were completed after epoch {after}; training on all of them is shaded"
         return Story(tuple(marks), after, sentence=said)

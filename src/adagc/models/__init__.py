@@ -11,14 +11,13 @@ from adagc.models.heads import (
     unregister_head,
 )
 from adagc.models.label_wise import BottleneckHead, LabelWiseHead
-from adagc.models.positions import AnnotatorsHead, AnyPositionHead, AreaHead
+from adagc.models.positions import AnyPositionHead, AreaHead
 from adagc.models.spec import HeadSpec, ModelSpec
 from adagc.models.weights import LoadReport, load_weights, pretrained_normalisation
 
 __all__ = [
     "HEADS",
     "THRESHOLD",
-    "AnnotatorsHead",
     "AnyPositionHead",
     "AreaHead",
     "BottleneckHead",

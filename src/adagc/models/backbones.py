@@ -14,12 +14,17 @@ from adagc.models.spec import PLAIN_BACKBONES, ModelSpec
 from adagc.models.vision import import_timm
 from adagc.suggest import hint
 
+# Reduction of the finest map that heads on several stages see. Features of finer ones see so little
+# of the image that they tell colours from each other and not much else.
+FINEST = 8
+
 
 class Backbone(nn.Module):
     """Normalised input -> feature map -> pooled features; `forward` does both steps."""
 
     width: int  # number of pooled features
     map_width: int  # number of channels of the feature map
+    stage_widths: tuple[int, ...]  # number of channels of the maps of `stages`
     pools_by_mean: bool  # whether pooling is the mean over positions and nothing else
     fixed_size: bool = False  # whether it takes only images of the size it was built for
     frozen: bool = False  # whether its weights and statistics are held fixed
@@ -31,6 +36,13 @@ class Backbone(nn.Module):
     @abstractmethod
     def pool(self, features: Tensor) -> Tensor:
         """Pooled features (B, width) of a feature map (B, map_width, h, w)."""
+
+    def stages(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Maps (B, D_k, h_k, w_k) of several stages of normalised inputs, finest first.
+
+        The last one is the feature map; a backbone that has no other gives only this.
+        """
+        return (self.feature_map(x),)
 
     def forward(self, x: Tensor) -> Tensor:
         """Pooled features (B, width) of normalised inputs (B, bands, H, W)."""
@@ -74,6 +86,7 @@ class PlainBackbone(Backbone):
         self.map_width = channels
         self.pools_by_mean = name == "linear"
         self.width = channels if name == "linear" else hidden
+        self.stage_widths = (self.width,)
         self.layers = (
             nn.Identity()
             if name == "linear"
@@ -92,6 +105,14 @@ class PlainBackbone(Backbone):
     def pool(self, features: Tensor) -> Tensor:
         """The mean over positions, passed through the hidden layer of "mlp"."""
         return self._pooled(features.mean(dim=(2, 3)))
+
+    def stages(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The feature map, every position of it passed through the hidden layer of "mlp"."""
+        features = self.feature_map(x)
+        if self.name == "mlp":
+            features = drop(features, self.dropout, self.training)
+            features = self.layers(features.movedim(1, -1)).movedim(-1, 1)
+        return (features,)
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (B, width) of embeddings (B, D) or feature maps (B, D, H, W)."""
@@ -135,6 +156,22 @@ class ImageBackbone(Backbone):
             return tokens.transpose(1, 2).reshape(len(x), -1, rows, columns)
         return self.as_map(features)
 
+    def stages(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Maps at an eighth of the resolution and less, as far as timm names their modules."""
+        maps: list[Tensor] = []
+        hooks = [
+            self.net.get_submodule(name).register_forward_hook(
+                lambda _module, _inputs, output: maps.append(self.as_map(output))
+            )
+            for name in self._stages
+        ]
+        try:
+            last = self.feature_map(x)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return (*maps, last)
+
     def early_stage(self) -> nn.Module:
         """The last module of the first stage that timm lists at a quarter resolution or less."""
         info = getattr(self.net, "feature_info", None) or []
@@ -173,6 +210,8 @@ class ImageBackbone(Backbone):
             self._tokens = self.net.forward_features(x[:1]).ndim == 3
             features = self.feature_map(x)
             pooled = self.pool(features)
+            self._stages = [] if self._tokens else _finer(self.net)
+            self.stage_widths = tuple(one.shape[1] for one in self.stages(x))
         except (RuntimeError, AssertionError, ValueError, TypeError, AttributeError) as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise AdagcError(
@@ -186,12 +225,33 @@ class ImageBackbone(Backbone):
         self.train(training)
 
 
+def _finer(net: Any) -> list[str]:
+    """Modules whose outputs are maps of at most an eighth of the resolution, finest first.
+
+    Without the coarsest ones, which are behind the feature map or as coarse as it.
+    """
+    info = getattr(net, "feature_info", None) or []
+    coarsest = max((stage["reduction"] for stage in info), default=0)
+    return [stage["module"] for stage in info if FINEST <= stage["reduction"] < coarsest]
+
+
+def positions(backbone: str, shape: tuple[int, ...]) -> int:
+    """About how many positions the finest map of `stages` has; 0 for embeddings.
+
+    Known before the network is built, from its name and the shape of its inputs.
+    """
+    if len(shape) != 3:
+        return 0
+    reduction = 1 if backbone in PLAIN_BACKBONES else FINEST
+    return -(-shape[1] // reduction) * -(-shape[2] // reduction)
+
+
 def make_backbone(spec: ModelSpec) -> Backbone:
     """The backbone that `spec` names, with weights drawn from torch's global generator."""
     if spec.is_plain:
-        # A head on the feature map takes it before the pooling, so a hidden layer behind the
-        # pooling would never be used.
-        name = "linear" if spec.head.on_map else spec.backbone
+        # A head on the feature map itself takes it before the pooling, so a hidden layer behind
+        # the pooling would never be used.
+        name = "linear" if spec.head.on_map and not spec.head.on_stages else spec.backbone
         return PlainBackbone(name, channels=spec.shape[0], hidden=spec.hidden, dropout=spec.dropout)
     net = create_network(spec.backbone, channels=spec.shape[0], size=spec.shape[1:])
     return ImageBackbone(net, spec=spec)

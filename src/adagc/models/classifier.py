@@ -15,7 +15,7 @@ from adagc.errors import AdagcError, DataError
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
 from adagc.models.heads import HEADS, ClassMapHead, Head
 from adagc.models.label_wise import LabelWiseHead
-from adagc.models.positions import AnnotatorsHead
+from adagc.models.positions import PositionHead
 from adagc.models.spec import ModelSpec
 from adagc.models.weights import load_weights
 
@@ -93,6 +93,10 @@ class Classifier(nn.Module):
         """The feature map (B, D, h, w) of raw inputs; D is `width` if pooling is a plain mean."""
         return self.backbone.feature_map(self._prepared(x))
 
+    def stages(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Feature maps (B, D_k, h_k, w_k) of several stages, finest first, of raw inputs."""
+        return self.backbone.stages(self._prepared(x))
+
     def pool(self, features: Tensor) -> Tensor:
         """A feature map (B, D, h, w) -> (B, width); `head(pool(feature_map(x)))` is `forward`."""
         return self.backbone.pool(features)
@@ -138,7 +142,9 @@ class Classifier(nn.Module):
             raise AdagcError("a threshold is not finite: give probabilities")
         self.thresholds = limits.clone()
 
-    def _features(self, x: Tensor) -> Tensor:
+    def _features(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+        if self.head.on_stages:
+            return self.stages(x)
         return self.feature_map(x) if self.head.on_map else self.embed(x)
 
     def class_maps(self, x: Tensor) -> Tensor:
@@ -146,9 +152,11 @@ class Classifier(nn.Module):
 
         Raises AdagcError if the head has none.
         """
-        if not isinstance(self.head, ClassMapHead | AnnotatorsHead):
-            raise AdagcError(f"a {self.spec.head.kind} head has no class maps")
-        return self.head.maps(self.feature_map(x))
+        if isinstance(self.head, PositionHead):
+            return self.head.maps(self.stages(x))
+        if isinstance(self.head, ClassMapHead):
+            return self.head.maps(self.feature_map(x))
+        raise AdagcError(f"a {self.spec.head.kind} head has no class maps")
 
     def label_embeddings(self, x: Tensor) -> Tensor:
         """Embeddings (B, C, width of the head), one per class, that `head.logits` takes.

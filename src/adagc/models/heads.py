@@ -46,6 +46,7 @@ class Head(nn.Module):
     """Base class of heads: turns features into logits for training and into probabilities."""
 
     on_map: ClassVar[bool] = False  # whether it takes a feature map instead of pooled features
+    on_stages: ClassVar[bool] = False  # or the maps of several stages, finest first
 
     @classmethod
     def build(cls, spec: ModelSpec, backbone: Backbone) -> Self:
@@ -53,7 +54,7 @@ class Head(nn.Module):
         width = backbone.map_width if cls.on_map else backbone.width
         return cls(width, len(spec.classes), dropout=spec.dropout)
 
-    def probabilities(self, features: Tensor) -> Tensor:
+    def probabilities(self, features: Tensor | tuple[Tensor, ...]) -> Tensor:
         """(B, C) float32 probability of each class: by default the sigmoid of the logits."""
         logits: Tensor = self(features)
         return logits.float().sigmoid()

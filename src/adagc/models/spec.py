@@ -42,6 +42,11 @@ class HeadSpec:
         """Whether the head takes a feature map instead of pooled features."""
         return HEADS[self.kind].on_map
 
+    @property
+    def on_stages(self) -> bool:
+        """Whether it takes the maps of several stages of the network."""
+        return HEADS[self.kind].on_stages
+
 
 @dataclass(frozen=True)
 class ModelSpec:

@@ -147,6 +147,7 @@ def make_task(
     *,
     oracle: frozenset[str] = frozenset(),
     epochs: int = 4,
+    positions: int = 0,
     fresh: Callable[[int], nn.Module] | None = None,
 ) -> Task:
     """A task that has only what `oracle` names; its clean labels are the observed positives."""
@@ -158,6 +159,7 @@ def make_task(
         epochs=epochs,
         steps_per_epoch=2,
         seed=0,
+        positions=positions,
         truth=truth if "truth" in oracle else None,
         priors=truth.mean(0) if "priors" in oracle else None,
         text=text if "text" in oracle else None,

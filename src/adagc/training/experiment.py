@@ -22,6 +22,7 @@ from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.models import THRESHOLD, Classifier, save_model
+from adagc.models.backbones import positions
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
 from adagc.suggest import require_path
@@ -279,7 +280,7 @@ def make_task(
         epochs=config.epochs,
         steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size, ranks.world())),
         seed=config.seed,
-        positions=collection.images.is_image and config.backbone not in PLAIN_BACKBONES,
+        positions=positions(config.backbone, collection.images.shape),
         truth=truth,
         priors=priors,
         text=text,

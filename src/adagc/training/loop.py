@@ -33,7 +33,7 @@ from adagc.training.records import Choice, EpochRecord, NamedRole, OracleRecord,
 from adagc.training.settings import Settings
 from adagc.training.snapshots import Snapshots, save_weights
 from adagc.training.trainer import OnStep, Trainer, progress_at
-from adagc.training.validation import Judgement, Validation, judge
+from adagc.training.validation import Judgement, Look, Validation, judge
 from adagc.types import Task, Verdict
 
 
@@ -135,9 +135,17 @@ def fit(
                 method.deployed(network), images, rows, device=fabric.device, together=True
             )
             method.review(torch.from_numpy(predicted).to(fabric.device), progress)
-        networks, roles = trainer.reported()
+        look = Look(images, validation, fabric.device)
         with checked_predictions(method.watched(network), images, validation.rows, progress):
-            judged = judge(networks, method.watched(network), images, validation, fabric.device)
+            if method.wants_validation(progress):
+                # Before networks are judged: what the method deploys may depend on it.
+                method.see_validation(
+                    torch.from_numpy(look(method.probe(network))).to(fabric.device),
+                    torch.from_numpy(validation.observed.astype(np.int8)).to(fabric.device),
+                    progress,
+                )
+            networks, roles = trainer.reported()
+            judged = judge(networks, method.watched(network), look)
         if first_rank:
             watch.look(losses["total"], judged.probabilities, progress)
         rate = trainer.learning_rate  # before a snapshot with another rate may be restored
@@ -151,17 +159,6 @@ def fit(
         chosen_by = {name: values[settings.select] for name, values in judged.criteria.items()}
         better = state.note_best(folder, epoch, networks, chosen_by)
         _keep_predictions(folder, judged, validation, better, "best", writes)
-        if method.wants_validation(progress):
-            probed = judged.watched
-            if (probe := method.probe(network)) is not method.watched(network):
-                probed = predict(
-                    probe, images, validation.rows, device=fabric.device, together=True
-                )
-            method.see_validation(
-                torch.from_numpy(probed).to(fabric.device),
-                torch.from_numpy(validation.observed.astype(np.int8)).to(fabric.device),
-                progress,
-            )
         verdict = method.end_epoch(judged.scores, progress)
         if verdict is Verdict.KEEP:
             state.keep(folder)

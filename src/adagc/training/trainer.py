@@ -19,7 +19,7 @@ from adagc.training.batches import Batches, derived_seed
 from adagc.training.optimiser import make_optimiser, trained_backbones
 from adagc.training.records import NamedRole
 from adagc.training.settings import Settings
-from adagc.types import Batch, Losses, NetworkRole, Progress, Reported
+from adagc.types import Batch, Losses, NetworkRole, Progress, Reported, with_role
 
 OnStep = Callable[[Progress, Losses], None]
 
@@ -30,7 +30,8 @@ class Trainer:
     Args:
         network: The network to train, on the device of `fabric`.
         method: The method, after its `setup`.
-        settings: How to train; `average` decides whether there is an averaged copy.
+        settings: How to train; `average` decides whether there is an averaged copy, unless the
+            method deploys an average itself.
         fabric: Device and precision.
     """
 
@@ -51,7 +52,9 @@ class Trainer:
         self._exchange = ranks.GradientExchange(self._parameters())
         self._called = network if ranks.world() == 1 else ranks.Spread(network)
         self.averaged: AveragedNetwork | None = None
-        if settings.average is not None:
+        # A method that deploys an average of its own needs no second one.
+        own = with_role(reported_by(method, network), NetworkRole.TRAINED) is not None
+        if settings.average is not None and not own:
             self.averaged = AveragedNetwork(network, settings.average).to(fabric.device)
 
     def epoch(

@@ -31,40 +31,52 @@ class Judgement:
     probabilities: Mapping[str, NDArray[np.float32]]  # reported network -> (V, C)
     noisy: Mapping[str, Scores]  # reported network -> scores on the observed labels
     criteria: Mapping[str, Mapping[str, float]]  # reported network -> criteria that choose an epoch
-    watched: NDArray[np.float32]  # (V, C) probabilities of the network that the method watches
-    scores: Scores  # scores of that network on the observed labels
+    scores: Scores  # of the network that the method watches, on the observed labels
 
 
-def judge(
-    networks: Mapping[str, nn.Module],
-    watched: nn.Module,
-    images: SceneDataset,
-    validation: Validation,
-    device: torch.device,
-) -> Judgement:
-    """Score all reported networks, and the network that the method watches, on observed labels.
+class Look:
+    """What networks predict for the validation images after one epoch, each of them once.
 
     Args:
-        networks: The reported networks by name.
-        watched: The network on whose scores the method bases its verdict; it is not run again if
-            it is one of `networks`.
         images: All images of the data set.
         validation: The validation images and their observed labels.
         device: Device of the networks.
     """
-    positive = validation.observed > 0
-    probabilities: dict[str, NDArray[np.float32]] = {}
-    noisy: dict[str, Scores] = {}
-    chosen_by: dict[str, dict[str, float]] = {}
-    for name, network in networks.items():
-        probabilities[name] = predict(
-            network, images, validation.rows, device=device, together=True
+
+    def __init__(self, images: SceneDataset, validation: Validation, device: torch.device) -> None:
+        self.images = images
+        self.validation = validation
+        self.device = device
+        self._known: list[tuple[nn.Module, NDArray[np.float32]]] = []
+
+    def __call__(self, network: nn.Module) -> NDArray[np.float32]:
+        """(V, C) predictions; not made again, so the network must not have changed since."""
+        for known, values in self._known:
+            if known is network:
+                return values
+        values = predict(
+            network, self.images, self.validation.rows, device=self.device, together=True
         )
-        noisy[name] = score(positive, probabilities[name], absent="skip")
-        chosen_by[name] = criteria(validation.observed, probabilities[name])
+        self._known.append((network, values))
+        return values
+
+
+def judge(networks: Mapping[str, nn.Module], watched: nn.Module, look: Look) -> Judgement:
+    """Score all reported networks, and the network that the method watches, on observed labels.
+
+    Args:
+        networks: The reported networks by name.
+        watched: The network on whose scores the method bases its verdict.
+        look: Predictions for the validation images.
+    """
+    observed = look.validation.observed
+    probabilities = {name: look(network) for name, network in networks.items()}
+    noisy = {
+        name: score(observed > 0, values, absent="skip") for name, values in probabilities.items()
+    }
+    chosen_by = {name: criteria(observed, values) for name, values in probabilities.items()}
     for name, network in networks.items():
         if network is watched:
-            return Judgement(probabilities, noisy, chosen_by, probabilities[name], noisy[name])
-    values = predict(watched, images, validation.rows, device=device, together=True)
-    scores = score(positive, values, absent="skip")
-    return Judgement(probabilities, noisy, chosen_by, values, scores)
+            return Judgement(probabilities, noisy, chosen_by, noisy[name])
+    scores = score(observed > 0, look(watched), absent="skip")
+    return Judgement(probabilities, noisy, chosen_by, scores)
