@@ -8,7 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from adagc.commands.bench import (
+from adagc.commands.common import (
+    add_json,
+    check_folder,
+    make_parser,
+    print_json,
+    quiet_start,
+)
+from adagc.commands.scenarios import (
     RUNS,
     add_changes,
     add_judge,
@@ -17,13 +24,6 @@ from adagc.commands.bench import (
     check_backbones,
     chosen_scenarios,
     judged_view,
-)
-from adagc.commands.common import (
-    add_json,
-    check_folder,
-    make_parser,
-    print_json,
-    quiet_start,
 )
 from adagc.errors import AdagcError
 from adagc.progress import meter
