@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,12 @@ from adagc.commands.scenarios import (
     chosen_scenarios,
     judged_view,
 )
+from adagc.errors import UsageError
 from adagc.progress import tracked
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from adagc.compare.outputs import Written
 
 
@@ -38,6 +42,12 @@ def bench(argv: list[str]) -> None:
         None,
         "Methods to compare, as listed by adagc methods; all by default.",
     )
+    parser.flag(
+        "choose",
+        "Choose a method without clean labels, none of which is read: compare how well methods"
+        " explain the observed labels of validation images. Without --methods those that are told"
+        " clean labels or frequencies are left out.",
+    )
     add_judge(parser)
     add_out(parser)
     add_pack(
@@ -50,6 +60,10 @@ def bench(argv: list[str]) -> None:
     options = parser.parse(argv)
     check_folder("out", options.out)
     check_folder("pack", options.pack)
+    if options.choose and options.pack is not None:
+        raise UsageError(
+            "--pack keeps scores on clean labels, which --choose does not read: leave one out"
+        )
     quiet_start()
     from adagc.bench import jobs
     from adagc.compare.outputs import write_tables
@@ -58,6 +72,9 @@ def bench(argv: list[str]) -> None:
     from adagc.paper import values
 
     titles = [outline(name).title for name in options.methods or all_titles()]
+    if options.choose:
+        _choose(options, titles)
+        return
     planned = [
         (
             scenario,
@@ -90,6 +107,43 @@ def bench(argv: list[str]) -> None:
             _show(written)
             console.stdout.print(f"Tables: {written.folder}/table.md .csv .tex .json")
     complain([written.results for written in tables], asked=options.methods is not None)
+
+
+def _choose(options: Namespace, titles: Sequence[str]) -> None:
+    """Train missing runs and choose a method by observed validation labels alone."""
+    from adagc.bench import jobs
+    from adagc.bench.results import collect
+    from adagc.compare import choosing_outputs
+    from adagc.compare.choosing import choose
+    from adagc.methods import outline
+
+    if options.methods is None:
+        titles = [title for title in titles if not outline(title).needs & {"truth", "priors"}]
+    planned = [
+        (scenario, jobs.plan(scenario, titles, Path(options.out), options.seeds))
+        for scenario in chosen_scenarios(options)
+    ]
+    if not train_missing(options, [job for _, group in planned for job in group], compares=False):
+        return
+    collected = [collect(scenario.name, group, tested=False) for scenario, group in planned]
+    made = [
+        choose(results, judged_view(options, [scenario], choice="best"), scenario.title)
+        for (scenario, _), results in zip(planned, collected, strict=True)
+    ]
+    for one in made:
+        choosing_outputs.write(one, Path(options.out) / one.scenario)
+    if options.json:
+        print_json({one.scenario: one.to_dict() for one in made})
+    else:
+        from adagc import console
+
+        for one in made:
+            console.stdout.print(choosing_outputs.terminal(one))
+            place = Path(options.out) / one.scenario / choosing_outputs.STEM
+            console.stdout.print(f"Table: {place}.md .json", soft_wrap=True)
+            for text in choosing_outputs.sentences(one):
+                console.stdout.print(text, soft_wrap=True)
+    complain(collected, asked=options.methods is not None)
 
 
 def tables(argv: list[str]) -> None:

@@ -80,8 +80,14 @@ def add_running(parser: Parser) -> None:
     add_json(parser)
 
 
-def train_missing(options: Namespace, jobs: list[Job]) -> bool:
-    """Train the runs that are not finished yet; with --dry-run only list them and return False."""
+def train_missing(options: Namespace, jobs: list[Job], *, compares: bool = True) -> bool:
+    """Train the runs that are not finished yet; with --dry-run only list them and return False.
+
+    Args:
+        options: The command line.
+        jobs: All runs.
+        compares: Whether methods are then compared by clean labels, of which there may be none.
+    """
     from adagc import console
     from adagc.bench.estimate import seconds_left
     from adagc.bench.results import collect
@@ -89,7 +95,7 @@ def train_missing(options: Namespace, jobs: list[Job]) -> bool:
     engine = _engine(options)
     missing = [job for job in jobs if job.status != "finished"]
     results = [
-        collect(name, [job for job in jobs if job.scenario == name])
+        collect(name, [job for job in jobs if job.scenario == name], tested=False)
         for name in dict.fromkeys(job.scenario for job in jobs)
     ]
     _check_roots(missing)
@@ -100,11 +106,11 @@ def train_missing(options: Namespace, jobs: list[Job]) -> bool:
     elif missing:
         time = f", about {duration(left or 0)} on {engine.workers} worker(s)"
     summary = f"{len(jobs)} runs, {len(jobs) - len(missing)} finished, {len(missing)} to do{time}"
-    untested = {job.scenario for job in missing if _without_truth(job)}
+    untested = {job.scenario for job in missing if compares and _without_truth(job)}
     if untested:
         console.stderr.print(
             f"{', '.join(sorted(untested))} has no clean labels (truth: FILE): methods are trained,"
-            " but not compared",
+            " but not compared; --choose compares them by observed labels",
             soft_wrap=True,
         )
     if options.dry_run:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from adagc.arguments import Parser
     from adagc.bench.scenarios import Scenario
+    from adagc.training.records import Choice
     from adagc.training.views import View
 
 RUNS = "runs/bench"  # folder of runs, unless the command line names another
@@ -87,12 +88,18 @@ def add_judge(
     )
 
 
-def judged_view(options: Namespace, scenarios: Sequence[Scenario]) -> View:
-    """The view that --judge names, or the default of these scenarios."""
+def judged_view(options: Namespace, scenarios: Sequence[Scenario], choice: Choice = "last") -> View:
+    """The view that --judge names, or the default of these scenarios.
+
+    Args:
+        options: The command line.
+        scenarios: All of them share the view.
+        choice: The epoch of the default.
+    """
     from adagc.training.views import chosen
 
     averages = all(scenario.settings.get("average") is not None for scenario in scenarios)
-    return chosen(options.judge, averages=averages)
+    return chosen(options.judge, averages=averages, choice=choice)
 
 
 def chosen_scenarios(options: Namespace) -> list[Scenario]:

@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 
 from adagc import losses
+from adagc.methods.base import Supposed
 from adagc.methods.likelihood import Annotator
 from adagc.models.spec import HeadSpec
 from adagc.ranks import Share, spread
@@ -35,6 +36,7 @@ class AreaLabel(Annotator):
 
     title: ClassVar[str] = "Area label"
     aliases: ClassVar[tuple[str, ...]] = ("AL",)
+    supposes: ClassVar[Supposed] = "dominant"
     needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"looks": (1e-3, math.inf)}
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from adagc import losses
+from adagc.methods.base import Supposed
 from adagc.methods.likelihood import Annotator
 from adagc.models.spec import HeadSpec
 
@@ -32,6 +33,7 @@ class RandomCover(Annotator):
 
     title: ClassVar[str] = "Random cover"
     aliases: ClassVar[tuple[str, ...]] = ("U0",)
+    supposes: ClassVar[Supposed] = "at random"
     needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"looks": (1e-3, math.inf)}
 
