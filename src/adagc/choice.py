@@ -32,7 +32,8 @@ def likelihood(scores: ArrayLike, observed: ArrayLike) -> float:
     """Mean log-likelihood of held-out observed labels s if P(s = c) ∝ q_c^a.
 
     The exponent a is fitted on one half of the images and used for the other half, and the other
-    way round, so that it does not matter how sharp or flat a method's scores are.
+    way round, so that it does not matter how sharp or flat a method's scores are. In histories and
+    for the option --select it is called "tempered".
 
     Args:
         scores: (N, C) probabilities, areas or other scores that are not negative, of images that

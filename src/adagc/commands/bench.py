@@ -48,7 +48,11 @@ def bench(argv: list[str]) -> None:
         " explain the observed labels of validation images. Without --methods those that are told"
         " clean labels or frequencies are left out.",
     )
-    add_judge(parser)
+    add_judge(
+        parser,
+        "averaged-last, with --choose averaged-best (the trained network if the scenario says"
+        " average: null)",
+    )
     add_out(parser)
     add_pack(
         parser,
