@@ -230,7 +230,7 @@ def tune(argv: list[str]) -> None:
         CriterionName,
         DEFAULT,
         "Score on noisy validation labels by which trials are compared, and best epochs are chosen;"
-        " adagc train --help explains them.",
+        " adagc train --help explains them. tempered is what adagc bench --choose goes by.",
     )
     parser.option("workers", int, 1, "Number of processes on this machine that share the trials.")
     add_json(parser)

@@ -78,8 +78,8 @@ class Settings(_Part):
             how often an image with a label scores above one without it; noisy-map, the mean average
             precision if every other label counts as absent; likelihood, how likely the observed
             labels are if classes are named in proportion to their probabilities; tempered, the same
-            with a fitted power of the probabilities, by which adagc bench --choose compares
-            methods; rank, how many classes score below the observed one.
+            with a fitted power of the probabilities; rank, how many classes score below the
+            observed one.
         seed: Seed of everything random in training: initial weights, order of the images,
             augmentation, dropout.
         accelerator: Kind of device to train on; auto uses a GPU if there is one.
