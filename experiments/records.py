@@ -22,6 +22,7 @@ from adagc.paper.theory.measure import Theory, measure
 from adagc.training.views import VIEWS, View
 
 sys.path.insert(0, str(Path(__file__).parent))
+import regret
 import selection
 from words import quoted, spread, two
 
@@ -329,17 +330,22 @@ class Selection:
     """What choosing by noisy validation labels costs: experiments/selection.py."""
 
     def __init__(self) -> None:
-        paths = [DATA / f"selection-{data}.jsonl" for data in selection.SCENARIOS]
-        self.lines = [line for path in paths for line in selection.read(path)]
-        self.found = selection.regrets(self.lines)
+        self.lines = selection.recorded(DATA)
+        self.trained = [line for line in self.lines if line["kind"] != "bench"]
+        self.benched = [line for line in self.lines if line["kind"] == "bench"]
+        self.found = regret.regrets(self.lines)
+
+    def has(self, data: str) -> bool:
+        """Whether anything was recorded on this data."""
+        return any(line["data"] == data for line in self.lines)
 
     def table(self) -> str:
         """Mean and worst regret of every criterion, by data and question."""
-        return selection.table(self.found).strip()
+        return regret.table(self.found).strip()
 
     def by_case(self, data: str, question: str) -> str:
         """Mean regret over seeds of every case."""
-        return selection.by_case(self.found, data, question).strip()
+        return regret.by_case(self.found, data, question).strip()
 
     def mean(self, data: str, question: str, by: str) -> float:
         """Mean regret of a criterion in points of mAP."""
@@ -363,5 +369,5 @@ class Selection:
 
     def differences(self, criterion: str, other: str) -> str:
         """How much less one criterion loses than another, by data and question, as a list."""
-        text = selection.differences(self.found, criterion, other)
+        text = regret.differences(self.found, criterion, other)
         return "\n".join(f"- {line}" for line in text.splitlines())

@@ -9,6 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adagc.bench.jobs import plan
+from adagc.bench.packs import pack
+from adagc.bench.results import collect
+from adagc.bench.work import perform
+from adagc.errors import AdagcError
 from adagc.methods.adagc import AdaGC
 from adagc.metrics import CRITERIA
 from adagc.training.config import RunConfig
@@ -16,8 +21,9 @@ from adagc.training.experiment import train
 from conftest import make_collection, make_labels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+import regret
 import selection
-from selection import Regret, by_case, differences, read, regrets, table
+from regret import Regret, by_case, differences, lines_of, read, regrets, table
 
 
 def epochs(test, **criteria):
@@ -70,11 +76,11 @@ def test_the_cost_of_choosing_an_epoch_by_hand():
         "network": epochs([0.4, 0.7, 0.6], tempered=[-3, -1, -2], rank=[0.1, 0.2, 0.3]),
         "averaged": epochs([0.5, 0.6, 0.8], tempered=[-1, -2, -3]),
     }
-    found = regrets([line("run", "A", 0, networks)])
-    assert costs(found, "epoch", "A, network") == pytest.approx(
+    found = regrets([line("run", "AN", 0, networks)])
+    assert costs(found, "epoch", "AN, network") == pytest.approx(
         {"auc": 30, "noisy-map": 30, "likelihood": 30, "tempered": 0, "rank": 10, "blind": 10}
     )
-    assert costs(found, "epoch", "A, averaged") == pytest.approx(
+    assert costs(found, "epoch", "AN, averaged") == pytest.approx(
         {"auc": 30, "noisy-map": 30, "likelihood": 30, "tempered": 30, "rank": 30, "blind": 0}
     )
     assert {r.question for r in found} == {"epoch"}
@@ -133,6 +139,112 @@ def test_watching_changes_nothing_and_sees_what_is_validated(tmp_path):
     assert len(tested) == 5
     last = watched.model().state_dict()
     assert all(np.array_equal(tested[-1]["network"][key], last[key]) for key in last)
+
+
+def test_the_cost_of_choosing_a_whole_method_by_hand():
+    """At the epoch that the noisy AUC keeps, without methods that are told frequencies."""
+    runs = {
+        "AN": epochs([0.4, 0.7, 0.6], auc=[0.1, 0.3, 0.2], tempered=[-1, -2, -1]),
+        "WAN": epochs([0.9, 0.1, 0.5], auc=[0.1, 0.2, 0.9], tempered=[-9, -9, -1]),
+        "EPR": epochs([0.9, 0.9, 0.9], auc=[1, 1, 1], tempered=[0, 0, 0]),
+    }
+    lines = [line("run", name, 0, {"network": one}) for name, one in runs.items()]
+    # AN is kept after epoch 2 with 70, WAN after epoch 3 with 50.
+    assert costs(regrets(lines), "whole", "all methods, network") == pytest.approx(
+        {"auc": 20, "noisy-map": 0, "likelihood": 0, "tempered": 20, "rank": 0, "blind": 10}
+    )
+    # A bench says which epoch it has kept, and has clean validation scores of the others.
+    kept = {
+        **epochs([None, 0.3, 0.9], auc=[0.1, 0.8, 0.9]),
+        "kept": 2,
+        "validation": [0.5, 0.2, 0.3],
+    }
+    found = regrets([*lines[:1], line("bench", "GR", 0, {"network": kept})])
+    assert costs(found, "whole", "all methods, network")["auc"] == pytest.approx(40)
+    assert costs(found, "checked", "GR, network") == pytest.approx(
+        {"auc": 20, "noisy-map": 0, "likelihood": 0, "tempered": 0, "rank": 0, "blind": 20}
+    )
+    assert costs(found, "epoch", "GR, network") == {}
+    # A run of the experiment counts before one of a bench.
+    twice = regrets([line("bench", "AN", 0, {"network": kept}), *lines])
+    assert costs(twice, "whole", "all methods, network")["blind"] == pytest.approx(10)
+
+
+@pytest.fixture
+def benched(tiny, tmp_path):
+    """A finished bench of three methods, one of which sees clean labels."""
+    jobs = plan(tiny, ["GT w/ BCE", "AN", "WAN"], tmp_path / "out", [0])
+    for job in jobs:
+        perform(job)
+    return jobs
+
+
+def test_finished_benches_are_read_from_folders_and_from_packs(benched, tiny, tmp_path):
+    folder = tmp_path / "out" / "tiny"
+    found = list(lines_of(regret.bench(folder), "demo-random"))
+    assert [one["method"] for one in found] == ["AN", "WAN"]
+    for one in found:
+        (job,) = [job for job in benched if job.method == one["method"]]
+        history, tested = job.run.history, job.run.scores.networks
+        for name in ("network", "averaged"):
+            epochs_ = one["networks"][name]
+            assert epochs_["auc"] == pytest.approx(
+                [record.criterion("auc", name) for record in history], abs=1e-5
+            )
+            best = tested[name].epochs["best"]
+            assert epochs_["kept"] == best.epoch
+            assert epochs_["test"][best.epoch - 1] == pytest.approx(
+                best.scores.mean_average_precision, abs=1e-5
+            )
+            assert epochs_["validation"] == pytest.approx(
+                [record.oracle.validation[name].mean_average_precision for record in history],
+                abs=1e-5,
+            )
+    pack(tiny, collect("tiny", benched), tmp_path / "records" / "demo-random")
+    assert (
+        list(lines_of(regret.bench(tmp_path / "records" / "demo-random"), "demo-random")) == found
+    )
+    assert selection.recorded(tmp_path / "records") == found
+    assert selection.recorded(tmp_path, {"demo-random": folder}) == found
+    assert {one.question for one in regrets(found)} == {"whole", "checked"}
+
+
+def test_the_same_run_with_other_settings_is_refused(benched, tiny, tmp_path):
+    (job,) = plan(tiny.with_settings(learning_rate=0.1), ["AN"], tmp_path / "out", [0])
+    perform(job)
+    with pytest.raises(AdagcError, match="the same method and seed with other settings"):
+        regret.bench(tmp_path / "out" / "tiny")
+
+
+def test_the_command_trains_what_is_missing_on_dominant_labels(tmp_path, capsys, monkeypatch):
+    words = ["selection.py", "run", "demo-dominant", "--out", str(tmp_path), "--seeds", "1",
+             "--scenes", "24", "--epochs", "2", "--methods", "AN", "U0"]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", [*words, "--kinds", "run"])
+    selection.main()
+    path = tmp_path / "selection-demo-dominant.jsonl"
+    lines = read(path)
+    assert [(one["kind"], one["method"]) for one in lines] == [
+        ("run", "AN"),
+        ("run", "Random cover"),
+    ]
+    for one in lines:
+        assert set(one["networks"]) == {"network", "averaged"}
+        assert all(len(v) == 2 for epochs_ in one["networks"].values() for v in epochs_.values())
+    before = path.read_bytes()
+    selection.main()  # nothing is missing any more
+    assert path.read_bytes() == before
+    assert "2 trainings are recorded, 0 are missing" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [words[0], "plan", *words[2:]])
+    selection.main()
+    told = capsys.readouterr().out
+    assert "2 trainings are recorded, 2 are missing" in told  # the trials
+    assert "\n2 epochs over all training images" in told
+    assert "hours on one core, by what 2 trainings took" in told
+    monkeypatch.setattr(sys, "argv", [words[0], "table", "--out", str(tmp_path)])
+    selection.main()
+    told = capsys.readouterr().out
+    assert "| Demo-Dominant | method, as `--choose` does | 2 |" in told
+    assert "| Demo-Dominant | epoch | 4 |" in told
 
 
 def test_every_training_is_planned_once_and_known_by_its_line():

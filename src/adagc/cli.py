@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import bench, data, runs, studies
+from adagc.commands import ablate, bench, data, runs, studies
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -31,7 +31,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         runs.priors,
-        *(bench.bench, bench.tables, studies.tune, bench.ablate, studies.figures, studies.theory),
+        *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )
 }

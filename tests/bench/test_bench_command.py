@@ -18,7 +18,7 @@ from adagc.bench.scenarios import AVERAGE, load
 from adagc.bench.slurm.engine import SlurmEngine
 from adagc.bench.work import perform
 from adagc.cli import main
-from adagc.commands.bench import _complain
+from adagc.commands.running import complain
 from adagc.compare import render
 from adagc.compare.recommendation import recommend
 from adagc.compare.tables import build
@@ -267,9 +267,9 @@ def test_a_method_that_lacks_something_is_left_out_unless_asked_for(tmp_path):
     assert row.state.startswith("left out: needs text")
     said = recommend(found, resamples=20)
     assert (said.planned, said.failed, said.unfinished) == (2, 0, 0)
-    _complain([found], asked=False)
+    complain([found], asked=False)
     with pytest.raises(AdagcError, match="LCR needs text"):
-        _complain([found], asked=True)
+        complain([found], asked=True)
 
 
 def test_data_that_is_not_there_is_said_once_and_before_anything(tmp_path, capsys):

@@ -145,9 +145,26 @@ class Results:
         """How many runs a row was planned to have."""
         return sum(job.label == label for job in self.jobs)
 
+    def absence(self, label: str) -> str:
+        """Why a row has no finished run, in a few words."""
+        if label in self.failed:
+            return f"failed: {self.failed[label][0]}"
+        if label in self.unsuited:
+            return f"left out: {self.unsuited[label][0].removeprefix(f'{self.method(label)} ')}"
+        folders = [job.folder for job in self.jobs if job.label == label]
+        begun = any(self.statuses.get(folder) == "started" for folder in folders)
+        return "not finished" if begun else "not run"
 
-def collect(scenario: str, jobs: Iterable[Job]) -> Results:
-    """Read the folders of these jobs; a damaged folder counts as a failed run."""
+
+def collect(scenario: str, jobs: Iterable[Job], *, tested: bool = True) -> Results:
+    """Read the folders of these jobs; a damaged folder counts as a failed run.
+
+    Args:
+        scenario: Name of the scenario.
+        jobs: Its jobs, finished or not.
+        tested: Read the scores on clean test labels, too; without them results know nothing that
+            was not made from observed labels alone.
+    """
     jobs = tuple(jobs)
     finished: list[Result] = []
     failed: dict[str, list[str]] = {}
@@ -157,7 +174,7 @@ def collect(scenario: str, jobs: Iterable[Job]) -> Results:
         statuses[job.folder] = status = job.status
         if status == "finished":
             try:
-                finished.append(read(job))
+                finished.append(read(job, tested=tested))
             except NewerFormatError as error:
                 statuses[job.folder] = "failed"
                 failed.setdefault(job.label, []).append(f"seed {job.seed}: {error}")
@@ -194,21 +211,24 @@ def _check_decided(jobs: Sequence[Job], finished: Sequence[Result]) -> None:
                 )
 
 
-def read(job: Job, run: Run | None = None) -> Result:
-    """Read the result of a finished job from its folder, or from its run if that is elsewhere."""
+def read(job: Job, run: Run | None = None, *, tested: bool = True) -> Result:
+    """Read the result of a finished job from its folder, or from its run if that is elsewhere.
+
+    The scores on clean test labels are left unread if not `tested`.
+    """
     run = run or Run.open(job.folder)
     if not run.settings["epochs"]:
         raise AdagcError("config.yaml does not say the number of epochs")
-    tested, made = run.scores, run.made
+    scores, made = run.scores if tested else None, run.made
     return Result(
         label=job.label,
         method=job.method,
         seed=job.seed,
         run=run,
         seconds=made.training_seconds,
-        networks={} if tested is None else tested.networks,
+        networks={} if scores is None else scores.networks,
         remark=made.remark,
-        caveat="" if tested is None else tested.remark,
+        caveat="" if scores is None else scores.remark,
         cpu_seconds=made.cpu_seconds,
     )
 

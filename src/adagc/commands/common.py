@@ -27,6 +27,11 @@ def add_json(parser: Parser) -> None:
     parser.flag("json", "Print the result as one JSON object.")
 
 
+def add_pack(parser: Parser, about: str) -> None:
+    """Add the option --pack, the folder for results as small files."""
+    parser.option("pack", str | None, None, about)
+
+
 def check_folder(option: str, path: str | None) -> None:
     """Raise UsageError if no folder can be made at a path, before any work is done for it.
 

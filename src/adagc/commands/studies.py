@@ -8,7 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from adagc.commands.bench import (
+from adagc.commands.common import (
+    add_json,
+    check_folder,
+    make_parser,
+    print_json,
+    quiet_start,
+)
+from adagc.commands.scenarios import (
     RUNS,
     add_changes,
     add_judge,
@@ -17,13 +24,6 @@ from adagc.commands.bench import (
     check_backbones,
     chosen_scenarios,
     judged_view,
-)
-from adagc.commands.common import (
-    add_json,
-    check_folder,
-    make_parser,
-    print_json,
-    quiet_start,
 )
 from adagc.errors import AdagcError
 from adagc.progress import meter
@@ -230,7 +230,7 @@ def tune(argv: list[str]) -> None:
         CriterionName,
         DEFAULT,
         "Score on noisy validation labels by which trials are compared, and best epochs are chosen;"
-        " adagc train --help explains them.",
+        " adagc train --help explains them. tempered is what adagc bench --choose goes by.",
     )
     parser.option("workers", int, 1, "Number of processes on this machine that share the trials.")
     add_json(parser)

@@ -87,23 +87,23 @@ def markdown(table: Table) -> str:
     beside = _beside(table)
     headings = [
         "method",
-        *(f"{_plain(metric.heading)} {metric.arrow}" for metric in METRICS.values()),
+        *(f"{plain(metric.heading)} {metric.arrow}" for metric in METRICS.values()),
         *(f"paper's {metric.heading}" for metric in beside),
         table.clock,
     ]
-    lines = [f"**{_plain(table.title)}**", "", _piped(headings)]
-    lines.append(_piped(["---", *["---:"] * (len(headings) - 1)]))
+    lines = [f"**{plain(table.title)}**", "", piped(headings)]
+    lines.append(piped(["---", *["---:"] * (len(headings) - 1)]))
     for group in table.groups:
         if group.name:
-            lines.append(_piped([f"*{group.name}*", *[""] * (len(headings) - 1)]))
-        lines += [_piped(_markdown_cells(row, beside)) for row in group.rows]
-    notes = [f"{_plain(note)}  " for note in _notes(table)]
+            lines.append(piped([f"*{group.name}*", *[""] * (len(headings) - 1)]))
+        lines += [piped(_markdown_cells(row, beside)) for row in group.rows]
+    notes = [f"{plain(note)}  " for note in _notes(table)]
     return "\n".join([*lines, "", *notes]).rstrip() + "\n"
 
 
 def _markdown_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
     state = f" ({row.state})" if row.cells and row.state else ""
-    yield _plain(row.label + row.footnote + state)
+    yield plain(row.label + row.footnote + state)
     if row.cells:
         for metric in METRICS.values():
             cell = row.cells.get(metric.key, BLANK)
@@ -111,17 +111,18 @@ def _markdown_cells(row: Row, beside: Sequence[Metric]) -> Iterable[str]:
             spread = "" if cell.deviation is None else f" ({metric.text(cell.deviation)})"
             yield f"{around}{metric.text(cell.mean)}{around}{spread}"
     else:
-        yield _plain(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
+        yield plain(textwrap.shorten(row.state, _REASON, placeholder=" ..."))
         yield from [""] * (len(METRICS) - 1)
     yield from (_paper(row, metric) for metric in beside)
     yield duration(row.seconds)
 
 
-def _piped(cells: Iterable[str]) -> str:
+def piped(cells: Iterable[str]) -> str:
+    """A row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text with the special characters of Markdown escaped."""
     return re.sub(r"([\\`*_|<>])", r"\\\1", text)
 

@@ -242,13 +242,7 @@ def _state(row: Row, results: Results, label: str, view: View) -> str:
     if row.finished:
         tested = any(run.networks for run in results.of(label))
         return f"no {view.network}" if tested else "no clean labels to test with"
-    if row.failures:
-        return f"failed: {row.failures[0]}"
-    if label in results.unsuited:
-        return f"left out: {results.unsuited[label][0].removeprefix(f'{row.method} ')}"
-    folders = [job.folder for job in results.jobs if job.label == label]
-    begun = any(results.statuses.get(folder) == "started" for folder in folders)
-    return "not finished" if begun else "not run"
+    return results.absence(label)
 
 
 def _marked(rows: Sequence[Row]) -> list[Row]:

@@ -8,6 +8,7 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 
 from adagc import losses
+from adagc.methods.base import Supposed
 from adagc.methods.likelihood import CoverAnnotator
 from adagc.ranks import Share, spread
 
@@ -33,6 +34,7 @@ class AreaLabel(CoverAnnotator):
 
     title: ClassVar[str] = "Area label"
     aliases: ClassVar[tuple[str, ...]] = ("AL",)
+    supposes: ClassVar[Supposed] = "dominant"
 
     def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
         """(B, C, h, w) class maps."""

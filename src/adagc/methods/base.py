@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from adagc.types import (
     Verdict,
 )
 
+Supposed = Literal["dominant", "at random", ""]
 NEEDS = frozenset({"truth", "priors", "text", "feature_map"})
 
 
@@ -52,6 +53,9 @@ class Method(nn.Module, ABC):
     # Options whose right value follows from how frequent labels are: runs in which one is set by
     # hand are marked in tables (see `adagc.methods.told`).
     frequencies: ClassVar[frozenset[str]] = frozenset()
+    # How labels came about if it is right: the "dominant" class was named, or one "at random" of
+    # those that are present; empty if it does not say.
+    supposes: ClassVar[Supposed] = ""
     advice: ClassVar[str] = ""  # what to know before training with it, in a sentence or two
     keeps: ClassVar[str] = ""  # what it remembers from step to step besides the network, in words
     cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN, in its costliest stage

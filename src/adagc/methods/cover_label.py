@@ -8,6 +8,7 @@ from torch import Tensor
 
 from adagc import losses
 from adagc.methods.area_label import AreaLabel
+from adagc.methods.base import Supposed
 
 
 class CoverLabel(AreaLabel):
@@ -28,6 +29,7 @@ class CoverLabel(AreaLabel):
 
     title: ClassVar[str] = "Cover label"
     aliases: ClassVar[tuple[str, ...]] = ()
+    supposes: ClassVar[Supposed] = ""
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) mean of the log-likelihoods under both annotators."""

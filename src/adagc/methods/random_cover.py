@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from adagc import losses
+from adagc.methods.base import Supposed
 from adagc.methods.likelihood import CoverAnnotator
 
 
@@ -29,6 +30,7 @@ class RandomCover(CoverAnnotator):
 
     title: ClassVar[str] = "Random cover"
     aliases: ClassVar[tuple[str, ...]] = ("U0",)
+    supposes: ClassVar[Supposed] = "at random"
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the random annotator."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from adagc import losses
+from adagc.methods.base import Supposed
 from adagc.methods.likelihood import Annotator
 from adagc.models.spec import HeadSpec
 
@@ -36,6 +37,7 @@ class RandomLabel(Annotator):
 
     title: ClassVar[str] = "Random label"
     aliases: ClassVar[tuple[str, ...]] = ("RM",)
+    supposes: ClassVar[Supposed] = "at random"
 
     def __init__(self, *, pooling: Literal["mean", "any"] = "mean") -> None:
         super().__init__()

@@ -91,15 +91,23 @@ def tempered(observed: ArrayLike, probabilities: ArrayLike) -> float:
     way round. So it does not matter how sharp or flat the scores are, which methods differ in, but
     only how they are ordered and spaced. The halves are the same in every call with as many images.
     """
+    values = tempered_each(observed, probabilities)
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def tempered_each(observed: ArrayLike, probabilities: ArrayLike) -> Floats:
+    """(N,) the same of every image; NaN where no label was observed."""
     labels, logs = _labelled(observed, probabilities)
-    if not len(logs):
-        return float("nan")
+    found = np.empty(len(logs))
     first = np.random.default_rng(_SEED).permutation(len(logs)) % 2 == 0
-    total = 0.0
     for fitted in (first, ~first):
         exponent = fit_exponent(labels[fitted], logs[fitted])
-        total += float(_explained(labels[~fitted], logs[~fitted], exponent).sum())
-    return total / len(logs)
+        found[~fitted] = _explained(labels[~fitted], logs[~fitted], exponent)
+    positive = np.asarray(observed) > 0
+    values = np.full(len(positive), np.nan)
+    values[positive.any(axis=1)] = found
+    return values
 
 
 def rank(observed: ArrayLike, probabilities: ArrayLike) -> float:

@@ -21,6 +21,7 @@ from adagc.report.curves import pseudo_label_curves, training_curves
 from adagc.report.gallery import gallery_section
 from adagc.report.headline import comparison, data_name, headline, supervision
 from adagc.report.html import duration, esc, facts, note, section
+from adagc.report.origin import origin
 from adagc.report.record import Record
 from adagc.report.tables import class_section, noise_section, score_section
 from adagc.training.runs import Run
@@ -130,11 +131,14 @@ def _header(
         lines += f'<p class="beside">{esc(beside)}</p>'
     if not record.run.finished:
         lines += note("This run is not finished: adagc train --resume continues it.")
+    pairs = _facts(record, collection)
+    came_about = origin([record, *others])
+    if came_about:
+        pairs.append(("How labels were chosen", esc(came_about)))
     notes = collection.notes if collection else ()
     remarks = "".join(f'<p class="small">{esc(text)}</p>' for text in notes)
     return (
-        f"<header><h1>{esc(heading)}</h1>{lines}{facts(_facts(record, collection))}{remarks}"
-        f"{_options(record)}</header>"
+        f"<header><h1>{esc(heading)}</h1>{lines}{facts(pairs)}{remarks}{_options(record)}</header>"
     )
 
 

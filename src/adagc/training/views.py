@@ -118,14 +118,15 @@ VIEWS: dict[str, View] = {
 DEFAULT = VIEWS["averaged-last"]
 
 
-def chosen(name: str | None, *, averages: bool) -> View:
+def chosen(name: str | None, *, averages: bool, choice: Choice = DEFAULT.choice) -> View:
     """The view with this name, or the default if it is None.
 
     Args:
         name: One of the four, or None.
         averages: Whether runs keep an average. If a scenario says that they do not, the default is
-            the trained network after the last epoch, again for all methods.
+            the trained network, again for all methods.
+        choice: The epoch of the default.
     """
     if name is not None:
         return VIEWS[name]
-    return DEFAULT if averages else VIEWS["network-last"]
+    return View(DEFAULT.role if averages else NetworkRole.DEPLOYED, choice)
