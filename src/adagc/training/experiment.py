@@ -21,6 +21,7 @@ from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UnsuitedError, UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
+from adagc.methods.told import source_of
 from adagc.models import THRESHOLD, Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
@@ -43,6 +44,8 @@ from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, count_images, observe
 from adagc.training.oracle import Oracle, Pair
+from adagc.training.pilot import estimated_priors, informed, known_priors, stand_in
+from adagc.training.prior_files import PRIORS
 from adagc.training.records import EpochRecord, LabelSummary, ModelRecord, fewer_classes
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of, score_networks
@@ -63,6 +66,14 @@ def options_of(method: Method) -> dict[str, Any]:
     return {name: getattr(method, name) for name in read(type(method))}
 
 
+def _published(method: Method) -> dict[str, Any]:
+    """The options of a method, open ones as published; so config.yaml has always named them."""
+    return {
+        name: method.fixed.get(name) if value is None else value
+        for name, value in options_of(method).items()
+    }
+
+
 def train(
     config: RunConfig,
     method: Method,
@@ -73,6 +84,7 @@ def train(
     labels: LabelTable | Path | str | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
+    pilots: Path | None = None,
 ) -> Run:
     """Train a method with these settings, and test it if there are clean labels of test images.
 
@@ -89,11 +101,15 @@ def train(
             file that `config` names.
         on_step: Called after every optimiser step.
         on_epoch: Called after every epoch with its line of the history.
+        pilots: Folder of estimated class frequencies, which runs of several methods with the same
+            data and seed share; without one every run estimates its own.
     """
     if out is None and resume:
         raise UsageError("only a run with a folder can be continued: give the folder (out)")
     with ExitStack() as claims:
-        return _train(config, method, out, resume, collection, labels, on_step, on_epoch, claims)
+        return _train(
+            config, method, out, resume, collection, labels, on_step, on_epoch, pilots, claims
+        )
 
 
 def _train(
@@ -105,6 +121,7 @@ def _train(
     labels: LabelTable | Path | str | None,
     on_step: Callable[[Progress, Losses], None] | None,
     on_epoch: Callable[[EpochRecord], None] | None,
+    pilots: Path | None,
     claims: ExitStack,
 ) -> Run:
     """Train and test; arguments as for `train`.
@@ -141,8 +158,10 @@ def _train(
     check_values(collection.images, np.concatenate([observed.train, observed.val, test]))
     settings = Settings.of(config)
     fabric = make_fabric(settings)  # before the task, whose steps depend on the ranks
-    task = make_task(config, method, collection, observed)
-    method.check(task)
+    source = source_of(type(method), options_of(method), config.priors)
+    priors = known_priors(source, config, method, collection, observed)
+    task = informed(make_task(config, method, collection, observed), priors)
+    method.check(stand_in(task) if source == "estimated" else task)
     head = method.head()
     images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
     fresh = network_maker(config, images, collection.classes, observed.train, head)
@@ -150,7 +169,8 @@ def _train(
     network = fresh(config.seed)
     encoded(split_text(collection))  # UnicodeEncodeError for a name that no file can hold
     # The folder is made only now that all settings are checked: a refused run leaves none behind.
-    record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
+    options = _published(method) if config.priors == "published" else options_of(method)
+    record = {"method": {"title": method.title, **options}, **config.to_dict()}
     if out is None or ranks.rank() == 0:
         if out is not None:
             Run(out).check_place(resume=resume)  # before a lock file is made in that folder
@@ -159,11 +179,16 @@ def _train(
             out, record, resume=resume, contents=contents(record), defaults=_defaults(type(method))
         )
         _note_inputs(run, collection, observed)
+        if priors is not None:
+            run.write_json(PRIORS, priors.to_dict())
     ranks.wait()
     run = run if out is None else Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
+    if source == "estimated":
+        priors = estimated_priors(run, config, method, collection, observed, task, fabric, pilots)
+        task = informed(task, priors)
     for remark in method.remarks(task):
         log.warning(remark)
     trained = fit(
@@ -185,14 +210,19 @@ def _train(
     assert name is not None  # `reported_by` checks that one network is deployed
     deployed = trained.networks[name]
     assert isinstance(deployed, Classifier)
+    # What was estimated for this run is part of what it costs.
+    spent = (0.0, 0.0) if priors is None else (priors.seconds, priors.cpu_seconds)
+    used = None
+    if trained.cpu_seconds is not None and spent[1] is not None:
+        used = trained.cpu_seconds + spent[1]
     made = ModelRecord(
         method=method.title,
         best_epoch=trained.best_epoch,
         epochs=config.epochs,
-        training_seconds=round(trained.seconds, 3),
+        training_seconds=round(trained.seconds + spent[0], 3),
         roles=trained.roles,
         remark=str(method.status().get("remark", "")),
-        cpu_seconds=None if trained.cpu_seconds is None else round(trained.cpu_seconds, 3),
+        cpu_seconds=None if used is None else round(used, 3),
     )
     if config.thresholds != "half" and set(deployed.short_thresholds()) == {THRESHOLD}:
         # Else the method has set them.
@@ -251,11 +281,11 @@ def make_task(
 ) -> Task:
     """What the method and the loop may know of the data.
 
-    Clean labels, or the class frequencies in them, are included only if the method declares in
-    `needs` that it uses them. Raises UnsuitedError if the method needs feature maps of pooled
+    Clean labels are included only if the method declares in `needs` that it uses them; for class
+    frequencies see `adagc.training.pilot`. Raises UnsuitedError if the method needs feature maps of pooled
     embeddings, or clean labels that only some of the training images have.
     """
-    truth = priors = text = None
+    truth = text = None
     if "feature_map" in method.needs and not collection.images.is_image:
         raise UnsuitedError(
             f"{method.title} needs features with positions, which pooled embeddings do not have:"
@@ -272,7 +302,6 @@ def make_task(
     if collection.truth is not None and known.any():
         clean = torch.from_numpy(collection.truth[observed.train].astype(np.float32))
         truth = clean if "truth" in method.needs else None
-        priors = clean[torch.from_numpy(known)].mean(dim=0) if "priors" in method.needs else None
     return Task(
         classes=collection.classes,
         observed=torch.from_numpy(observed.values[observed.train]),
@@ -281,7 +310,6 @@ def make_task(
         seed=config.seed,
         positions=collection.images.is_image and config.backbone not in PLAIN_BACKBONES,
         truth=truth,
-        priors=priors,
         text=text,
     )
 

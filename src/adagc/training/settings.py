@@ -161,12 +161,17 @@ class LabelSettings(SourceSettings):
         share: Share of the labelled training images to use, above 0 and at most 1.
         text: File with embeddings of the class names, as written by adagc text, for methods that
             use them. Those of the classes of reBEN, AID and UC Merced are built in.
+        priors: How frequent classes are, for methods that want to know (EPR, Dist-PU, ROLE, LL-R
+            and others): estimated from observed labels by a short training before the run; truth,
+            counted in clean labels; published, as in the papers, true for those that cannot do
+            without and a fixed number for the others; or a file (priors.json of a run).
     """
 
     scheme: Literal["random", "dominant", "clean"] | None = None
     label_seed: int = 0
     share: float = 1.0
     text: str | None = None
+    priors: str = "estimated"
 
     def __post_init__(self) -> None:
         super().__post_init__()
