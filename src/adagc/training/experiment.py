@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from adagc import ranks
 from adagc.atomic import encoded
 from adagc.datasets.collection import Collection
 from adagc.datasets.inspect.labels import class_warnings, contradictions
-from adagc.errors import UnsuitedError, UsageError
+from adagc.errors import UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.methods.told import source_of
@@ -26,7 +25,6 @@ from adagc.models import THRESHOLD, Classifier, save_model
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
 from adagc.suggest import require_path
-from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents, data_digests, located
 from adagc.training.fabric import make_fabric
@@ -44,13 +42,20 @@ from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, count_images, observe
 from adagc.training.oracle import Oracle, Pair
-from adagc.training.pilot import estimated_priors, informed, known_priors, stand_in
+from adagc.training.pilot import (
+    estimated_priors,
+    informed,
+    known_priors,
+    stand_in,
+    with_pilot,
+)
 from adagc.training.prior_files import PRIORS
 from adagc.training.records import EpochRecord, LabelSummary, ModelRecord, fewer_classes
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of, score_networks
 from adagc.training.settings import Settings
-from adagc.types import Losses, NetworkRole, Progress, Task, with_role
+from adagc.training.task import make_task
+from adagc.types import Losses, NetworkRole, Progress, with_role
 
 log = logging.getLogger(__name__)
 
@@ -210,16 +215,12 @@ def _train(
     assert name is not None  # `reported_by` checks that one network is deployed
     deployed = trained.networks[name]
     assert isinstance(deployed, Classifier)
-    # What was estimated for this run is part of what it costs.
-    spent = (0.0, 0.0) if priors is None else (priors.seconds, priors.cpu_seconds)
-    used = None
-    if trained.cpu_seconds is not None and spent[1] is not None:
-        used = trained.cpu_seconds + spent[1]
+    seconds, used = with_pilot(trained.seconds, trained.cpu_seconds, priors)
     made = ModelRecord(
         method=method.title,
         best_epoch=trained.best_epoch,
         epochs=config.epochs,
-        training_seconds=round(trained.seconds + spent[0], 3),
+        training_seconds=round(seconds, 3),
         roles=trained.roles,
         remark=str(method.status().get("remark", "")),
         cpu_seconds=None if used is None else round(used, 3),
@@ -276,44 +277,6 @@ def _note_inputs(run: Run, collection: Collection, observed: Observed) -> None:
     raise UsageError(f"{run} was started with other {change}, or choose another --out")
 
 
-def make_task(
-    config: RunConfig, method: Method, collection: Collection, observed: Observed
-) -> Task:
-    """What the method and the loop may know of the data.
-
-    Clean labels are included only if the method declares in `needs` that it uses them; for class
-    frequencies see `adagc.training.pilot`. Raises UnsuitedError if the method needs feature maps of pooled
-    embeddings, or clean labels that only some of the training images have.
-    """
-    truth = text = None
-    if "feature_map" in method.needs and not collection.images.is_image:
-        raise UnsuitedError(
-            f"{method.title} needs features with positions, which pooled embeddings do not have:"
-            " give images or stored feature maps (N x D x h x w)"
-        )
-    if "text" in method.needs:
-        text = _text(config.text, collection.classes)
-    known = collection.has_truth(observed.train)
-    if "truth" in method.needs and known.any() and not known.all():
-        raise UnsuitedError(
-            f"{method.title} needs clean labels of all training images, but {(~known).sum()} of"
-            f" {len(known)} have none: add them to the file of --truth, or use another method"
-        )
-    if collection.truth is not None and known.any():
-        clean = torch.from_numpy(collection.truth[observed.train].astype(np.float32))
-        truth = clean if "truth" in method.needs else None
-    return Task(
-        classes=collection.classes,
-        observed=torch.from_numpy(observed.values[observed.train]),
-        epochs=config.epochs,
-        steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size, ranks.world())),
-        seed=config.seed,
-        positions=collection.images.is_image and config.backbone not in PLAIN_BACKBONES,
-        truth=truth,
-        text=text,
-    )
-
-
 def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
     """The observer that records scores on clean labels during training; None without them."""
     truth = collection.truth
@@ -324,18 +287,6 @@ def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
         return Pair(truth[rows], collection.has_truth(rows), observed.values[rows])
 
     return Oracle(val=pair(observed.val), train=pair(observed.train))
-
-
-def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
-    """Embeddings (C, D) of the class names: from this file, or else those built into adagc.
-
-    None if no file is given and the classes are not among the built-in ones.
-    """
-    from adagc.text import read_text, shipped
-
-    require_path("text", path)
-    values = read_text(path, classes) if path is not None else shipped(classes)
-    return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float32))
 
 
 def label_remarks(collection: Collection, observed: Observed, *, simulated: bool) -> list[str]:

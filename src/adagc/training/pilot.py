@@ -98,6 +98,19 @@ def informed(task: Task, priors: PriorsRecord | None) -> Task:
     return task if priors is None else replace(task, priors=torch.tensor(priors.frequencies))
 
 
+def with_pilot(
+    seconds: float, used: float | None, priors: PriorsRecord | None
+) -> tuple[float, float | None]:
+    """What a run costs, in seconds and CPU seconds: its training, and the estimate made for it.
+
+    A shared estimate counts in every run, which could not have been made without it.
+    """
+    if priors is None:
+        return seconds, used
+    known = used is not None and priors.cpu_seconds is not None
+    return seconds + priors.seconds, (used or 0.0) + (priors.cpu_seconds or 0.0) if known else None
+
+
 def estimated_priors(
     run: Run,
     config: RunConfig,
