@@ -91,9 +91,9 @@ class Job:
     @property
     def informed(self) -> Knowledge:
         """What it knows of how frequent labels are."""
-        if self.knows:
-            return self.knows
-        return "told" if self.told or "priors" in outline(self.method).needs else "none"
+        if self.told:
+            return "told"
+        return self.knows or ("told" if "priors" in outline(self.method).needs else "none")
 
     @property
     def pilots(self) -> Path:

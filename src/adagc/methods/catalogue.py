@@ -26,7 +26,7 @@ _TELLING = (
 )
 NEEDS = {
     "truth": "clean training labels",
-    "priors": "class frequencies (--priors)",
+    "priors": "class frequencies or labels per image",
     "text": "embeddings of the class names",
     "feature_map": "a spatial feature map",
 }
