@@ -500,10 +500,11 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, content, said):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_word_that_is_mistyped_gets_a_hint(tmp_path):
+@pytest.mark.parametrize("title", ["EPR", "AN"])
+def test_a_word_that_is_mistyped_gets_a_hint(tmp_path, title):
     with pytest.raises(UsageError, match=r"neither a file nor one of .*did you mean 'estimated'\?"):
         train(
-            config(tmp_path, priors="estimatd"), find("EPR")(), tmp_path / "run",
+            config(tmp_path, priors="estimatd"), find(title)(), tmp_path / "run",
             collection=collection(),
         )  # fmt: skip
     assert not (tmp_path / "run").exists()

@@ -26,7 +26,7 @@ from adagc.atomic import write_json
 from adagc.errors import AdagcError, UnsuitedError
 from adagc.methods.base import Method
 from adagc.methods.pilot import Pilot
-from adagc.methods.told import Source
+from adagc.methods.told import WORDS, Source
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.priors import estimate
 from adagc.training.clock import cpu_seconds, of_all_ranks
@@ -69,14 +69,15 @@ def known_priors(
 
     Raises:
         UnsuitedError: If the truth is asked for, and no training image has clean labels.
-        UsageError: If the file cannot be used.
+        UsageError: If the file cannot be used, also if this method takes nothing from it.
     """
-    if source == "file":
+    found = None
+    if config.priors not in WORDS:
         found = read_priors(Path(config.priors)).ordered(collection.classes, config.priors)
         # What it took to find them is not part of this run.
-        return replace(found, seconds=0.0, cpu_seconds=0.0, epochs=0, best_epoch=0, key="")
+        found = replace(found, seconds=0.0, cpu_seconds=0.0, epochs=0, best_epoch=0, key="")
     if source != "truth":
-        return None
+        return found if source == "file" else None
     rows = observed.train[collection.has_truth(observed.train)]
     if collection.truth is None or not len(rows):
         raise UnsuitedError(
