@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "epochs": 60,
     "average": 0.98,  # as AdaGC's teacher below: averages are compared with averages
     "thresholds": "half",  # as in the paper
+    "priors": "published",  # as in the paper
 }
 METHODS: dict[str, dict[str, Any]] = {
     "AN": {},

@@ -42,7 +42,8 @@ class Task:
     steps_per_epoch: int
     seed: int
     truth: Tensor | None = None  # (N, C) float32, needs "truth"
-    priors: Tensor | None = None  # (C,) share of images that contain the class, needs "priors"
+    # (C,) share of images that contain the class, for methods that take it: true or estimated
+    priors: Tensor | None = None
     text: Tensor | None = None  # (C, D) embeddings of the class names, needs "text"
     fresh: Callable[[int], nn.Module] | None = None  # another such network from another seed
     positions: int = (
@@ -112,6 +113,7 @@ class Verdict(Enum):
     KEEP = "keep"  # snapshot network, method and optimiser
     RESTORE = "restore"  # go back to the snapshot, then go on
     RESTART = "restart"  # go on from the weights of the method's chosen network, optimiser anew
+    STOP = "stop"  # train no further: what was asked for is known
 
 
 @dataclass(frozen=True)

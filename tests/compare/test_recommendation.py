@@ -352,8 +352,8 @@ def test_what_is_missing_is_said():
         "There is no recommendation yet: no run is finished; 4 of 4 runs are not finished."
     )
     assert recommend(from_numbers({"GT w/ BCE": [9.0], "EPR": [8.0], "AN": [7.0]})).sentence == (
-        "There is no recommendation yet: of the methods that need neither clean labels nor label"
-        " frequencies, only AN is finished."
+        "There is no recommendation yet: of the methods that need neither clean labels nor true"
+        " label frequencies, only AN is finished."
     )
     assert "frequencies, none is finished" in recommend(from_numbers({"EPR": [1.0]})).sentence
 

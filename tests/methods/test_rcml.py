@@ -156,10 +156,12 @@ def test_what_was_observed_is_never_dropped():
 
 
 def test_the_share_falls_from_all_to_keep():
-    method = RCML(keep=0.6, ramp_epochs=4)
+    f, g = fixed_pair()
+    method, _ = ready(f, g, keep=0.6, ramp_epochs=4)
     shares = [method._share(make_progress(epoch, 10)) for epoch in range(1, 8)]
     assert shares == pytest.approx([1.0, 0.9, 0.8, 0.7, 0.6, 0.6, 0.6])
-    assert RCML(keep=0.6, ramp_epochs=0)._share(make_progress(1, 10)) == 0.6
+    method, _ = ready(f, g, keep=0.6, ramp_epochs=0)
+    assert method._share(make_progress(1, 10)) == 0.6
 
 
 def test_the_first_epoch_drops_nothing():

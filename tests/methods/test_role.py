@@ -271,14 +271,18 @@ def test_oracle_takes_k_from_the_priors():
         RoleOracle().setup(network, make_task(Y))
 
 
-def test_without_oracle_the_priors_change_nothing():
-    network = FixedLogits(Z)
-    found = []
-    for priors in (None, torch.tensor([0.9, 0.8, 0.55])):
-        method = Role()
-        method.setup(network, replace(make_task(Y), priors=priors))
-        found.append(step(method, network).total)
-    assert torch.equal(*found)
+def test_a_number_of_labels_that_is_set_does_not_follow_from_priors():
+    network, priors = FixedLogits(Z), torch.tensor([0.9, 0.8, 0.55])
+    for told, expected, k in (
+        (None, None, 1.0),  # as published
+        (priors, None, 2.25),
+        (None, 3.0, 3.0),
+        (priors, 3.0, 3.0),
+        (priors, 1.0, 1.0),
+    ):
+        method = Role(expected=expected)
+        method.setup(network, replace(make_task(Y), priors=told))
+        assert method.k == pytest.approx(k)
 
 
 @pytest.mark.parametrize("options", [{"expected": -1.0}, {"rate": -1.0}, {"half_width": 0.5}])

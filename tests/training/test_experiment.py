@@ -27,13 +27,14 @@ from adagc.training.config import RunConfig
 from adagc.training.experiment import (
     config_of,
     evaluate,
-    make_task,
     open_configured,
     predictions_of,
     train,
 )
 from adagc.training.observe import observe
+from adagc.training.pilot import informed, known_priors
 from adagc.training.records import OracleRecord
+from adagc.training.task import make_task
 from conftest import make_collection, make_labels
 
 QUICK = {
@@ -111,8 +112,9 @@ def test_a_task_holds_the_training_rows_and_no_more(embeddings):
     assert task.truth is task.priors is task.text is None
     assert torch.equal(make_task(settings, GroundTruth(), embeddings, observed).truth, clean)
     prior = make_task(settings, ExpectedPositives(), embeddings, observed)
-    torch.testing.assert_close(prior.priors, clean.mean(0))
-    assert prior.truth is None
+    assert prior.priors is prior.truth is None
+    told = known_priors("truth", settings, ExpectedPositives(), embeddings, observed)
+    torch.testing.assert_close(informed(prior, told).priors, clean.mean(0))
 
 
 def test_settings_come_back_from_the_folder(tmp_path, embeddings):

@@ -24,7 +24,7 @@ from adagc.bench.results import collect
 from adagc.bench.scenarios import load
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.labels import LabelTable, write_labels
-from adagc.methods import find, registry
+from adagc.methods import find, outline, registry
 from adagc.metrics import CRITERIA
 from adagc.metrics.noisy import DEFAULT
 from adagc.training.files import MethodBlock, read_settings
@@ -699,6 +699,15 @@ def test_a_process_that_died_while_drawing_does_not_count(arrays, out):
 
 
 # TPE
+
+
+@pytest.mark.parametrize(
+    ("title", "start"),
+    [("LL-R", {"final": 0.1}), ("ROLE", {"expected": 1.0, "rate": 10.0}), ("RCML", {"keep": 0.8})],
+)
+def test_options_that_are_left_open_start_at_their_published_number(tiny, tmp_path, title, start):
+    plan = ledger.Plan(tiny, outline(title), tmp_path, "tpe", "last", "auc", (0,), False)
+    assert plan.start == start
 
 
 def test_tpe_starts_with_the_defaults_and_stays_in_its_ranges(arrays, out, monkeypatch):

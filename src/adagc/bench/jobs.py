@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from adagc.bench.scenarios import Scenario
 from adagc.errors import AdagcError
 from adagc.methods import find, outline
-from adagc.methods.told import TunedOn, told_by
+from adagc.methods.told import Knowledge, Source, TunedOn, knowledge, source_of, told_by
 from adagc.options import read, typed
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents
+from adagc.training.prior_files import read_priors
 from adagc.training.runs import FREE, Run
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Job:
     settings: Mapping[str, Any]  # arguments of RunConfig, the seed included
     folder: str
     told: Sequence[str] = ()  # options through which it is told how frequent labels are
+    # What it knows of label frequencies; empty in records of older versions, in which methods that
+    # need them were given true ones and all others none.
+    knows: Knowledge | Literal[""] = ""
 
     @property
     def seed(self) -> int:
@@ -83,6 +87,20 @@ class Job:
             return len(self.run.history)
         except AdagcError:
             return 0  # damaged; an error will say so when the run is continued
+
+    @property
+    def informed(self) -> Knowledge:
+        """What it knows of how frequent labels are."""
+        if self.told:
+            return "told"
+        return self.knows or ("told" if "priors" in outline(self.method).needs else "none")
+
+    @property
+    def pilots(self) -> Path:
+        """Folder of estimated class frequencies, which all runs of the scenario share."""
+        folder = Path(self.folder)
+        place = next((above for above in folder.parents if above.name == self.scenario), None)
+        return (place or folder.parent) / "pilots"
 
     def config(self) -> RunConfig:
         """The settings as a RunConfig, which checks them."""
@@ -132,9 +150,24 @@ def make_job(
     # The label is not part of the name: two variants with the same options are one run.
     folder = out / scenario.name / slug(method.title) / f"seed{seed}-{digest}"
     told = told_by(method, full, tuned_on or scenario.tuned_on(method.title))
+    source = _source(method, full, settings["priors"])
+    knows = knowledge(bool(told), source)
     return Job(
-        scenario.name, label or method.title, method.title, full, settings, str(folder), told
+        scenario.name,
+        label or method.title,
+        method.title,
+        full,
+        settings,
+        str(folder),
+        told,
+        knows,
     )
+
+
+def _source(method: type[Method], options: Mapping[str, Any], priors: str) -> Source | None:
+    """Where a run has label frequencies from; those in a file may have been estimated."""
+    found = source_of(method, options, priors)
+    return read_priors(Path(priors)).source if found == "file" else found
 
 
 def plan(

@@ -38,13 +38,15 @@ from adagc.training.views import DEFAULT, VIEWS, View
 
 FORMAT = 1
 _INDEX = "pack.json"
-_FILES = ("environment.json", "inputs.json", "labels.json", "scores.json", "model.json")
+_FILES = (
+    "environment.json", "inputs.json", "labels.json", "priors.json", "scores.json", "model.json",
+)  # fmt: skip
 _ORDER = "order.safetensors"
 _PREDICTIONS = "predictions.safetensors"
 _CLEAN = "clean"
 _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same results give the same bytes on any day
 # Settings that are places on the machine where the run was made; only the name is of interest.
-_PLACES = ("root", "labels", "truth", "split", "cache", "text", "weights")
+_PLACES = ("root", "labels", "truth", "split", "cache", "text", "weights", "priors")
 # What reading a file raises that is not what `pack` wrote.
 _DAMAGE = (
     OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, NotImplementedError,

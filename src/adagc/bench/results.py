@@ -16,6 +16,7 @@ from adagc.bench.failures import failure_of, is_unsuited, reason
 from adagc.bench.jobs import Job, Status
 from adagc.errors import AdagcError
 from adagc.methods import outline
+from adagc.methods.told import Knowledge
 from adagc.training.records import Choice, NewerFormatError, TestedNetwork
 from adagc.training.runs import Run
 from adagc.types import Scores
@@ -116,13 +117,20 @@ class Results:
         """The options through which the runs of a row are told how frequent labels are."""
         return tuple(dict.fromkeys(n for job in self.jobs if job.label == label for n in job.told))
 
+    def knows(self, label: str) -> Knowledge:
+        """What the runs of a row know of how frequent labels are."""
+        found = {job.informed for job in self.jobs if job.label == label}
+        return "told" if "told" in found else "estimated" if "estimated" in found else "none"
+
     def given(self, label: str) -> frozenset[str]:
         """What the runs of a row are given besides observed labels, such as truth or priors.
 
-        That is what the method needs, and priors if an option tells it how frequent labels are.
+        That is what the method needs, and priors if something tells it how frequent labels are. An
+        estimate is called "estimate": it is made from observed labels.
         """
-        needs = outline(self.method(label)).needs
-        return needs | {"priors"} if self.told(label) else needs
+        needs = outline(self.method(label)).needs - {"priors"}
+        also = {"told": {"priors"}, "estimated": {"estimate"}, "none": set[str]()}
+        return needs | also[self.knows(label)]
 
     @cached_property
     def clock(self) -> Literal["CPU time", "time"]:

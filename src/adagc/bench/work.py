@@ -58,6 +58,7 @@ def perform(
                 collection=_collection(DataSettings.of(config)),
                 on_epoch=on_epoch,
                 on_step=on_step,
+                pilots=job.pilots,
             )
             seconds = {"seconds_of_this_process": round(time.perf_counter() - began, 2)}
             run.write_json(DONE, {**job.to_dict(), **seconds})

@@ -54,6 +54,14 @@ def add_changes(parser: Parser) -> None:
         group=_CHANGES,
     )
     parser.option(
+        "priors",
+        str | None,
+        None,
+        "Where methods that want to know have class frequencies from, instead of what the scenario"
+        " says: estimated, truth, published or a file (see adagc train --help).",
+        group=_CHANGES,
+    )
+    parser.option(
         "tuned",
         str | None,
         None,
@@ -120,7 +128,7 @@ def chosen_scenarios(options: Namespace) -> list[Scenario]:
     if options.tuned is not None:
         scenarios = [scenario.with_options(Path(options.tuned)) for scenario in scenarios]
     return [
-        scenario.with_settings(epochs=options.epochs, scenes=options.scenes)
+        scenario.with_settings(epochs=options.epochs, scenes=options.scenes, priors=options.priors)
         for scenario in scenarios
     ]
 

@@ -24,7 +24,7 @@ class Recommendation:
     """The result of a comparison: numbers, and the sentence made from them.
 
     Mean average precision is given as a fraction. Candidates are the rows whose runs were given
-    neither clean labels nor label frequencies.
+    neither clean labels nor true label frequencies; an estimate may be recommended.
     """
 
     view: View  # which network of every run was compared, after which epoch
@@ -50,6 +50,8 @@ class Recommendation:
     fastest: bool = True  # whether no candidate is clearly cheaper than the leader
     informed: str = ""  # a method that is told label frequencies and scores above the leader
     advantage: Difference | None = None  # informed minus leader
+    # Of the rows that the sentence names, those that are given estimated label frequencies.
+    estimating: tuple[str, ...] = ()
     without: tuple[str, ...] = ()  # finished rows that have no such network
     apart: tuple[str, ...] = ()  # candidates that share no seed with the others
     # By row, then by baseline: what the leader and the proposed method gain over the baselines.
@@ -162,6 +164,11 @@ def recommend(
             for label in results.labels
             if label not in tested and any(run.networks for run in results.of(label))
         ),
+        estimating=tuple(
+            label
+            for label in dict.fromkeys([leader, runner_up, cheapest])
+            if "estimate" in needs[label]
+        ),
         apart=comparison.apart,
         gains=_gains(results, comparison, candidates),
     )
@@ -214,4 +221,6 @@ def _missing(
         return f"no run has test scores of its {view.network}: choose another view with --judge"
     who = f"only {candidates[0]}" if candidates else "none"
     state = f"has an {view.network}" if view.word == "averaged" else "is finished"
-    return f"of the methods that need neither clean labels nor label frequencies, {who} {state}"
+    return (
+        f"of the methods that need neither clean labels nor true label frequencies, {who} {state}"
+    )

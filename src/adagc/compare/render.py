@@ -206,7 +206,8 @@ _SIGNS = {
     "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$",
     "−": "$-$", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$",
     "–": "--", "—": "---", "…": r"\dots{}", "‘": "`", "’": "'", "“": "``", "”": "''",
-    "\N{NO-BREAK SPACE}": "~", "ᵃ": r"\textsuperscript{a}", "†": r"$^{\dagger}$", "′": r"$'$",
+    "\N{NO-BREAK SPACE}": "~", "ᵃ": r"\textsuperscript{a}", "ᵉ": r"\textsuperscript{e}",
+    "†": r"$^{\dagger}$", "′": r"$'$",
     "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ł": r"\l{}",
     "Ł": r"\L{}",
     "Δ": r"$\Delta$", "Σ": r"$\Sigma$", "Ω": r"$\Omega$",
@@ -249,7 +250,7 @@ def _spelt(sign: str) -> str:
 
 COLUMNS = (
     "scenario", "network", "epoch", "group", "label", "method", "metric", "unit", "mean",
-    "deviation", "runs", "mark", "paper_mean", "paper_deviation",
+    "deviation", "runs", "mark", "paper_mean", "paper_deviation", "priors",
 )  # fmt: skip
 
 
@@ -278,6 +279,7 @@ def csv(tables: Iterable[Table]) -> str:
                         "mark": cell.mark,
                         "paper_mean": _optional(printed.mean if printed else None),
                         "paper_deviation": _optional(printed.deviation if printed else None),
+                        "priors": row.knows,
                     })  # fmt: skip
     return text.getvalue()
 

@@ -16,7 +16,7 @@ from adagc.bench.results import Choice, Result, Results
 from adagc.compare.intervals import Difference
 from adagc.compare.reference import Reference, Value
 from adagc.methods import outline, outlines
-from adagc.methods.told import MARK, TOLD
+from adagc.methods.told import ESTIMATED, GUESSED, MARK, TOLD, Knowledge
 from adagc.metrics import METRICS, Metric
 from adagc.training.views import DEFAULT, View
 from adagc.types import NetworkRole
@@ -29,6 +29,7 @@ CLEAN = "†"
 _FOOTNOTES = {
     CLEAN: "trains with clean labels: an upper bound, not counted for bold and italics",
     PRIORS: TOLD,
+    ESTIMATED: GUESSED,
 }
 
 
@@ -58,6 +59,7 @@ class Row:
     seconds: float | None = None  # mean training time, by the clock of the table
     footnote: str = ""
     told: tuple[str, ...] = ()  # options through which it is told how frequent labels are
+    knows: Knowledge = "none"  # what its runs know of how frequent labels are
     paper: Mapping[str, Value] = field(default_factory=dict)  # printed values, by metric
     state: str = ""  # what is missing: "2 of 3 runs", "failed: ...", "not run"
     competes: bool = True  # whether it can be marked as best or second
@@ -177,6 +179,7 @@ def _rows(
         seconds=results.cost(label),
         footnote=footnote(results.given(label)),
         told=results.told(label),
+        knows=results.knows(label),
         paper=paper.rows.get(method.title, {}) if paper and label == method.title else {},
         competes="truth" not in method.needs,
     )
@@ -231,7 +234,9 @@ def _cell(values: Sequence[float]) -> Cell:
 
 def footnote(given: frozenset[str]) -> str:
     """The mark of a row whose runs are given this besides observed labels; empty for none."""
-    return CLEAN if "truth" in given else PRIORS if "priors" in given else ""
+    if "truth" in given:
+        return CLEAN
+    return PRIORS if "priors" in given else ESTIMATED if "estimate" in given else ""
 
 
 def _state(row: Row, results: Results, label: str, view: View) -> str:

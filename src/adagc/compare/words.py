@@ -29,6 +29,7 @@ def sentence(found: Recommendation) -> str:
             sentences.append(_informed(found, found.advantage))
     else:
         sentences = _without_seeds(found, found.lead)
+    sentences += _estimating(found)
     sentences += _left_out(found)
     if warning:
         sentences.append(f"{warning}, so this may change")
@@ -132,6 +133,17 @@ def _informed(found: Recommendation, advantage: Difference) -> str:
         f"{found.informed}, which is told the true label frequencies or the mean number of"
         f" labels per image, {more}"
     )
+
+
+def _estimating(found: Recommendation) -> list[str]:
+    """Which of the named methods rest on an estimate of label frequencies."""
+    if not found.estimating:
+        return []
+    several = len(found.estimating) > 1
+    return [
+        f"{listed(found.estimating)} {'are' if several else 'is'} given label frequencies that were"
+        " estimated from observed labels"
+    ]
 
 
 def _left_out(found: Recommendation) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from adagc.errors import AdagcError, UnsuitedError, check_range
+from adagc.methods.told import awaits
 from adagc.models.spec import HeadSpec
 from adagc.types import (
     Batch,
@@ -56,6 +57,11 @@ class Method(nn.Module, ABC):
     # How labels came about if it is right: the "dominant" class was named, or one "at random" of
     # those that are present; empty if it does not say.
     supposes: ClassVar[Supposed] = ""
+    # Those of them that are None unless somebody sets them, and the published number that stands in
+    # where nobody says how frequent labels are. Where somebody does, `informed` says what follows.
+    fixed: ClassVar[Mapping[str, Any]] = {}
+    # It shows what knowing the truth is worth: it takes true frequencies and never estimated ones.
+    oracle: ClassVar[bool] = False
     advice: ClassVar[str] = ""  # what to know before training with it, in a sentence or two
     keeps: ClassVar[str] = ""  # what it remembers from step to step besides the network, in words
     cost: ClassVar[float] = 1.0  # arithmetic of one step relative to AN, in its costliest stage
@@ -68,6 +74,22 @@ class Method(nn.Module, ABC):
         for name, (low, high) in self.ranges.items():
             check_range(f"method.{name}", getattr(self, name), low, high)
         require(self, task)
+
+    def informed(self, task: Task) -> Mapping[str, Any]:
+        """The values of open options that follow from `task.priors`, which is not None here."""
+        return {}
+
+    def settled(self, task: Task) -> dict[str, Any]:
+        """Options that may be left open, each with its value in this task.
+
+        That is what somebody has set; else what follows from how frequent classes are, unless one
+        of the `frequencies` is set, with which the method knows enough; else the fixed number.
+        """
+        values = dict(self.fixed)
+        if task.priors is not None and awaits(type(self), vars(self)):
+            values |= self.informed(task)
+        set_here = {name: getattr(self, name) for name in self.fixed}
+        return values | {name: value for name, value in set_here.items() if value is not None}
 
     def remarks(self, task: Task) -> Iterable[str]:
         """Sentences about this task for whoever starts the run: too few epochs, for example.
@@ -206,13 +228,35 @@ def require(method: Method, task: Task) -> None:
             key = "text" if need == "text" else "truth"
             remedy = {
                 "truth": "give the clean labels of the training images",
-                "priors": "give the prior as an option, or clean training labels",
+                "priors": "let --priors estimate them, or give clean training labels",
                 "text": "give embeddings of the class names, made by  adagc text",
             }[need]
             raise UnsuitedError(
                 f"{method.title} needs {need}, which this task does not have: {remedy}"
                 f" (--{key} FILE; in scenario.yaml {key}: FILE)"
             )
+
+
+def missing_labels(task: Task) -> float:
+    """Labels of a training image that nobody has observed, as a mean number: k less the observed.
+
+    >>> observed = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]])
+    >>> task = Task(tuple("abcd"), observed, 1, 1, 0, priors=torch.tensor([0.5, 1.0, 0.75, 0.25]))
+    >>> missing_labels(task)
+    1.5
+    """
+    assert task.priors is not None
+    observed = float((task.observed > 0).sum()) / len(task.observed)
+    return max(0.0, float(task.priors.sum()) - observed)
+
+
+def negative_share(task: Task) -> float:
+    """Share of the unobserved entries that are negative: 1 - (k - 1) / (C - 1) with single labels.
+
+    It is between 0 and 1, also where an estimate of k is not.
+    """
+    unobserved = float((task.observed == 0).sum()) / len(task.observed)
+    return min(1.0, max(0.0, 1 - missing_labels(task) / max(unobserved, 1.0)))
 
 
 def positives(observed: Tensor) -> Tensor:

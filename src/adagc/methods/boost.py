@@ -29,8 +29,9 @@ class BoostLU(LargeLossTemporary):
             α); 1 changes nothing.
         final: Share of all entries (images x classes) that is corrected in the last epoch, however
             many epochs there are. The right value is the share of labels that are missing, (labels
-            per image - 1) / classes. The default is a round number among those that the released
-            code reaches in 10 to 70 epochs; on reBEN it happens to be near the truth.
+            per image - 1) / classes, which follows from --priors by default. With --priors
+            published it is 0.1, a round number among those that the released code reaches in 10
+            to 70 epochs.
         delta: Percentage of all entries by which the corrected share grows every epoch; replaces
             `final`. The paper uses 0.2, for ten epochs.
         largest: Upper limit of the corrected share of entries, from 0 to 1; no limit by default.
@@ -55,7 +56,7 @@ class BoostLU(LargeLossTemporary):
         self,
         *,
         boost: float = 5.0,
-        final: float = 0.1,
+        final: float | None = None,
         delta: float | None = None,
         largest: float | None = None,
     ) -> None:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from adagc.methods import Method
 
 _TELLING = (
-    "Its right value follows from how frequent labels are, which one label per image does not say."
-    " If it is neither left at its default nor tuned on noisy labels (tuned_on: noisy in the YAML"
-    " file that sets it), tables mark the run as told, and it is not recommended."
+    "Its right value follows from how frequent labels are, which one label per image does not say:"
+    " --priors says where that is known from, by default an estimate. If it is set here and not"
+    " tuned on noisy labels (tuned_on: noisy in the YAML file that sets it), tables mark the run as"
+    " told, and it is not recommended."
 )
 NEEDS = {
     "truth": "clean training labels",
@@ -70,7 +71,7 @@ def render(name: str | None = None, *, long: bool = False) -> RenderableType:
 
 def _listed(long: bool) -> RenderableType:
     """Every method in a line, which fits 80 columns, below the heading of its family."""
-    names = {title: title + " *" * bool(method.needs) for title, method in outlines().items()}
+    names = {title: title + " *" * _wants_more(method) for title, method in outlines().items()}
     width = max(map(len, names.values()))
     lines: list[Text] = []
     family = ""
@@ -98,6 +99,11 @@ def _listed(long: bool) -> RenderableType:
         ]
     notes.append("adagc methods NAME explains a method and its options.")
     return Group(*lines, *map(Text, notes))
+
+
+def _wants_more(method: type[Method]) -> bool:
+    """Whether it needs more than observed labels, from which frequencies can be estimated."""
+    return bool(method.needs if method.oracle else method.needs - {"priors"})
 
 
 def _explained(name: str) -> RenderableType:

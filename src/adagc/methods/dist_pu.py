@@ -55,7 +55,7 @@ class DistPU(Method):
             0 to below 1; 0 uses each batch alone. In small batches the sign of mean_U(s) - π_c is
             mostly chance, and averaging steadies it.
         priors: Share of images that contain each class, from 0 to 1, in the order of the classes
-            (π_c); by default the true shares of the training images.
+            (π_c); by default what --priors says.
     """
 
     title: ClassVar[str] = "Dist-PU"
@@ -80,6 +80,7 @@ class DistPU(Method):
         "mean_momentum": (0, 0.9999),
     }
     frequencies: ClassVar[frozenset[str]] = frozenset({"priors"})
+    fixed: ClassVar[Mapping[str, Any]] = {"priors": None}  # it cannot do without
     keeps: ClassVar[str] = "pseudo-labels per image"
     cost: ClassVar[float] = 2.0  # a clean and a mixed pass once warm-up is over
 
@@ -127,13 +128,16 @@ class DistPU(Method):
             )
         super().check(replace(task, priors=torch.tensor(self.priors)))
 
+    def informed(self, task: Task) -> dict[str, Any]:
+        """The frequencies themselves."""
+        assert task.priors is not None
+        return {"priors": task.priors.tolist()}
+
     def setup(self, network: nn.Module, task: Task) -> None:
         """Create the table of pseudo-labels and compute what the mean of U_c should be."""
         super().setup(network, task)
         rows, columns = task.observed.shape
-        pi = task.priors if self.priors is None else torch.tensor(self.priors)
-        assert pi is not None  # check() refused the task otherwise
-        target = pi
+        target = pi = torch.tensor(self.settled(task)["priors"])
         if self.unlabelled == "unobserved":
             present = (task.observed > 0).float().mean(dim=0)
             unknown = (task.observed == 0).float().mean(dim=0)

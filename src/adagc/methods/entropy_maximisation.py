@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from adagc import losses
-from adagc.methods.base import Method
+from adagc.methods.base import Method, negative_share
 from adagc.types import Batch, Losses, Progress, Task
 
 ZHOU = (
@@ -70,7 +70,8 @@ class AsymmetricPseudoLabels(Method):
         weight: How strongly predictions of unknown entries are held at 0.5 (the paper's α).
         pseudo_weight: Weight of a soft negative in the loss (β); an observed label weighs 1.
         share: Share of the unknown entries of each class that are soft negatives at the end of
-            training, from 0 to 1 (ρ).
+            training, from 0 to 1 (ρ). By default it is 0.9 as published, or less if --priors says
+            that fewer of them are negative.
         warm_up: Share of all epochs that pass before the first soft negatives are chosen, from 0
             to 1; e_w is that number of epochs.
     """
@@ -90,6 +91,7 @@ class AsymmetricPseudoLabels(Method):
         "warm_up": (0, 1),
     }
     frequencies: ClassVar[frozenset[str]] = frozenset({"share"})
+    fixed: ClassVar[Mapping[str, Any]] = {"share": 0.9}
     cost: ClassVar[float] = 7 / 6  # a forward pass (1/3 of a step) in half of the epochs
 
     unknown: Tensor  # (N, C) bool: unobserved and not a soft negative yet
@@ -101,7 +103,7 @@ class AsymmetricPseudoLabels(Method):
         *,
         weight: float = 0.1,
         pseudo_weight: float = 0.2,
-        share: float = 0.9,
+        share: float | None = None,
         warm_up: float = 0.5,
     ) -> None:
         super().__init__()
@@ -110,9 +112,17 @@ class AsymmetricPseudoLabels(Method):
         self.share = share
         self.warm_up = warm_up
 
+    def informed(self, task: Task) -> dict[str, Any]:
+        """No more soft negatives than there are negatives.
+
+        The published share leaves some of them unknown on the data that it was chosen for.
+        """
+        return {"share": min(self.fixed["share"], negative_share(task))}
+
     def setup(self, network: nn.Module, task: Task) -> None:
         """Create the table of labels: 1 or 0 where observed, 0.5 elsewhere."""
         super().setup(network, task)
+        self.rho: float = self.settled(task)["share"]
         unknown = task.observed == 0
         self.register_buffer("unknown", unknown)
         self.register_buffer("table", 0.5 + 0.5 * task.observed.to(torch.float32))
@@ -139,7 +149,7 @@ class AsymmetricPseudoLabels(Method):
         """Make the least likely unknown entries of every class soft negatives."""
         rounds = max(progress.epochs - self._warm_up_epochs(progress), 1)
         # float64 on the CPU, since not every device has it: the product must round as ρ U / n does.
-        count = (self.share * self.unknown_at_start.cpu().double() / rounds).floor().long()
+        count = (self.rho * self.unknown_at_start.cpu().double() / rounds).floor().long()
         self.table.copy_(torch.where(self.unknown, probabilities, self.table))
         chosen = lowest(probabilities, self.unknown, count.to(self.unknown.device))
         self.unknown &= ~chosen

@@ -29,8 +29,8 @@ class ExpectedPositives(Method):
     Args:
         weight: Weight of the penalty on predicting more or fewer labels per image than expected
             (λ).
-        expected: Expected mean number of labels per image (k); by default the true mean of the
-            training images, so that without this option the method needs clean labels.
+        expected: Expected mean number of labels per image (k); by default what --priors says, the
+            sum of the frequencies of all classes.
     """
 
     title: ClassVar[str] = "EPR"
@@ -43,6 +43,7 @@ class ExpectedPositives(Method):
         "expected": (0, math.inf),
     }
     frequencies: ClassVar[frozenset[str]] = frozenset({"expected"})
+    fixed: ClassVar[Mapping[str, Any]] = {"expected": None}  # it cannot do without
 
     def __init__(self, *, weight: float = 1.0, expected: float | None = None) -> None:
         super().__init__()
@@ -54,14 +55,15 @@ class ExpectedPositives(Method):
         given = None if self.expected is None else torch.empty(0)
         super().check(task if given is None else replace(task, priors=given))
 
+    def informed(self, task: Task) -> dict[str, Any]:
+        """The sum of the frequencies is the mean number of labels."""
+        assert task.priors is not None
+        return {"expected": float(task.priors.sum())}
+
     def setup(self, network: nn.Module, task: Task) -> None:
         """Set k, from the option `expected` or else from the task's priors."""
         super().setup(network, task)
-        if self.expected is not None:
-            self.k = self.expected
-            return
-        assert task.priors is not None  # check() refused the task otherwise
-        self.k = float(task.priors.sum())
+        self.k: float = self.settled(task)["expected"]
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """Cross-entropy of the observed positives, and the penalty on the distance from k."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from adagc import losses
-from adagc.methods.base import Method, positives
+from adagc.methods.base import Method, missing_labels, positives
 from adagc.types import Batch, Losses, Progress, Task
 
 KIM = "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification, CVPR 2022"
@@ -42,14 +42,28 @@ class LargeLoss(Method):
         "largest": (0, 1),
     }
     frequencies: ClassVar[frozenset[str]] = frozenset({"final", "delta", "largest"})
+    fixed: ClassVar[Mapping[str, Any]] = {"final": 0.1}
 
     def __init__(
-        self, *, final: float = 0.1, delta: float | None = None, largest: float | None = None
+        self,
+        *,
+        final: float | None = None,
+        delta: float | None = None,
+        largest: float | None = None,
     ) -> None:
         super().__init__()
         self.final = final
         self.delta = delta
         self.largest = largest
+
+    def informed(self, task: Task) -> dict[str, Any]:
+        """The suspects of the last epoch are as many as the labels that are missing."""
+        return {"final": min(1.0, missing_labels(task) / len(task.classes))}
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Decide on the share of suspects in the last epoch."""
+        super().setup(network, task)
+        self.last_share: float = self.settled(task)["final"]
 
     def loss(self, network: nn.Module, batch: Batch, progress: Progress) -> Losses:
         """Cross-entropy that takes unobserved labels as negative, except for the suspects."""
@@ -90,7 +104,7 @@ class LargeLoss(Method):
         """Share of all entries that every epoch after the first adds to the suspects (Δ)."""
         if self.delta is not None:
             return self.delta / 100
-        return self.final / max(progress.epochs - 1, 1)
+        return self.last_share / max(progress.epochs - 1, 1)
 
 
 class LargeLossRejection(LargeLoss):
@@ -106,8 +120,9 @@ class LargeLossRejection(LargeLoss):
     Args:
         final: Share of all entries (images x classes) that is rejected in the last epoch, however
             many epochs there are. The right value is the share of labels that are missing, (labels
-            per image - 1) / classes. The default is a round number among those that the released
-            code reaches in 10 to 70 epochs; on reBEN it happens to be near the truth.
+            per image - 1) / classes, which follows from --priors by default. With --priors
+            published it is 0.1, a round number among those that the released code reaches in 10
+            to 70 epochs.
         delta: Percentage of all entries by which the rejected share grows every epoch (Δ in per
             cent); replaces `final`. The paper tries 0.1 to 0.5, for ten epochs.
         largest: Upper limit of the rejected share of entries, from 0 to 1; no limit by default.
@@ -132,8 +147,9 @@ class LargeLossTemporary(LargeLoss):
     Args:
         final: Share of all entries (images x classes) that is corrected in the last epoch, however
             many epochs there are. The right value is the share of labels that are missing, (labels
-            per image - 1) / classes. The default is a round number among those that the released
-            code reaches in 10 to 70 epochs; on reBEN it happens to be near the truth.
+            per image - 1) / classes, which follows from --priors by default. With --priors
+            published it is 0.1, a round number among those that the released code reaches in 10
+            to 70 epochs.
         delta: Percentage of all entries by which the corrected share grows every epoch (Δ in per
             cent); replaces `final`. The paper tries 0.1 to 0.5, for ten epochs.
         largest: Upper limit of the corrected share of entries, from 0 to 1; no limit by default.
@@ -163,9 +179,9 @@ class LargeLossPermanent(LargeLossTemporary):
     Args:
         final: Share of all entries (images x classes) that has been added as labels after the last
             epoch, however many epochs there are. The right value is the share of labels that are
-            missing, (labels per image - 1) / classes. The default is a round number among those
-            that the released code reaches in 10 to 70 epochs; on reBEN it happens to be near the
-            truth.
+            missing, (labels per image - 1) / classes, which follows from --priors by default. With
+            --priors published it is 0.1, a round number among those that the released code reaches
+            in 10 to 70 epochs.
         delta: Percentage of a batch's entries that every step adds as labels (Δ in per cent);
             replaces `final`. As in the paper it is rounded up to whole labels in every batch, so
             small batches add more than this percentage.

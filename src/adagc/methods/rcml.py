@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from adagc import losses
 from adagc.errors import AdagcError
-from adagc.methods.base import Method, positives
+from adagc.methods.base import Method, negative_share, positives
 from adagc.methods.entropy_maximisation import lowest
 from adagc.ranks import Share, spread
 from adagc.types import Batch, Losses, Progress, Task
@@ -43,7 +43,8 @@ class RCML(Method):
         keep: Share of the unobserved entries of a class that are learnt as negatives once
             `ramp_epochs` are over, from 0 to 1 (R). 1 - R should be the share of unobserved labels
             that are in truth positive: (k - 1) / (C - 1) if images have k of C labels on average.
-            The default is a round number; the paper keeps .6, but of images instead of entries.
+            By default it follows from --priors. With --priors published it is the round number 0.8;
+            the paper keeps .6, but of images instead of entries.
         ramp_epochs: Number of epochs at the start over which the kept share falls from 1 to `keep`,
             because an untrained network doubts entries at random.
         agreement: How strongly the logits of the two networks are pulled together (λ_z).
@@ -73,13 +74,14 @@ class RCML(Method):
     }
     trial_epochs: ClassVar[int | None] = 20  # `keep` is reached after the first ten only
     frequencies: ClassVar[frozenset[str]] = frozenset({"keep"})
+    fixed: ClassVar[Mapping[str, Any]] = {"keep": 0.8}
     keeps: ClassVar[str] = "a second network"
     cost: ClassVar[float] = 2.0
 
     def __init__(
         self,
         *,
-        keep: float = 0.8,
+        keep: float | None = None,
         ramp_epochs: int = 10,
         agreement: float = 0.1,
         diversity: float = 1.0,
@@ -94,9 +96,14 @@ class RCML(Method):
         self.sigma = sigma
         self.features = features
 
+    def informed(self, task: Task) -> dict[str, Any]:
+        """Kept are as many of the unobserved entries as are negative."""
+        return {"keep": negative_share(task)}
+
     def setup(self, network: nn.Module, task: Task) -> None:
         """Build the second network (the peer) from another seed."""
         super().setup(network, task)
+        self.kept: float = self.settled(task)["keep"]
         if task.fresh is None:
             raise AdagcError(
                 "RCML trains a second network, which this task cannot build: set Task.fresh to a"
@@ -154,8 +161,8 @@ class RCML(Method):
     def _share(self, progress: Progress) -> float:
         """Share of unobserved entries that are kept (R): 1 in epoch 1, `keep` after the ramp."""
         if self.ramp_epochs <= 0:
-            return self.keep
-        return 1 - (1 - self.keep) * min(1.0, (progress.epoch - 1) / self.ramp_epochs)
+            return self.kept
+        return 1 - (1 - self.kept) * min(1.0, (progress.epoch - 1) / self.ramp_epochs)
 
     def reported(self, network: nn.Module) -> dict[str, nn.Module]:
         """The network, which is deployed, and its peer, for a second row in tables."""

@@ -34,8 +34,9 @@ class Role(Method):
     up most of their change in an epoch.
 
     Args:
-        expected: Expected mean number of labels per image (k). 1 assumes no more than the one
-            observed label; ROLE-oracle takes the true mean.
+        expected: Expected mean number of labels per image (k); by default what --priors says, the
+            sum of the frequencies of all classes. With --priors published it is 1, no more than
+            the one observed label; ROLE-oracle takes the true mean.
         rate: Learning rate of the estimated labels as a multiple of the network's. An image gives
             its estimates a gradient only once per epoch, so small training sets may need a larger
             value.
@@ -57,10 +58,11 @@ class Role(Method):
         "half_width": (0, 0.49),
     }
     frequencies: ClassVar[frozenset[str]] = frozenset({"expected"})
+    fixed: ClassVar[Mapping[str, Any]] = {"expected": 1.0}
     unobserved: Tensor  # (N, C) bool
 
     def __init__(
-        self, *, expected: float = 1.0, rate: float = 10.0, half_width: float = 0.1
+        self, *, expected: float | None = None, rate: float = 10.0, half_width: float = 0.1
     ) -> None:
         super().__init__()
         self.expected = expected
@@ -70,7 +72,7 @@ class Role(Method):
     def setup(self, network: nn.Module, task: Task) -> None:
         """Create Θ: close to certain where a label was observed, near 0.5 elsewhere."""
         super().setup(network, task)
-        self.k = self._cardinality(task)
+        self.k: float = self.settled(task)["expected"]
         observed = task.observed.cpu()
         generator = torch.Generator().manual_seed(task.seed)
         q = _logit(0.5 + self.half_width)
@@ -79,9 +81,10 @@ class Role(Method):
         self.theta = nn.Parameter(torch.where(observed == 0, undecided, sure))
         self.register_buffer("unobserved", observed == 0, persistent=False)
 
-    def _cardinality(self, task: Task) -> float:
-        """Expected number of labels per image (k)."""
-        return self.expected
+    def informed(self, task: Task) -> dict[str, Any]:
+        """The sum of the frequencies is the mean number of labels."""
+        assert task.priors is not None
+        return {"expected": float(task.priors.sum())}
 
     def parameter_groups(self, network: nn.Module, lr: float) -> list[dict[str, Any]]:
         """The network, and Θ with its own learning rate.
@@ -140,13 +143,11 @@ class RoleOracle(Role):
     needs: ClassVar[frozenset[str]] = frozenset({"priors"})
     grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {"rate": Role.grid["rate"]}
     frequencies: ClassVar[frozenset[str]] = frozenset()
+    fixed: ClassVar[Mapping[str, Any]] = {}
+    oracle: ClassVar[bool] = True
 
     def __init__(self, *, rate: float = 10.0, half_width: float = 0.1) -> None:
         super().__init__(rate=rate, half_width=half_width)
-
-    def _cardinality(self, task: Task) -> float:
-        assert task.priors is not None  # check() refused the task otherwise
-        return float(task.priors.sum())
 
 
 def _logit(probability: float) -> float:

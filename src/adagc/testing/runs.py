@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from adagc.datasets.collection import Collection
 from adagc.methods.base import Method
+from adagc.methods.told import awaits
 from adagc.testing.processes import compare_states, in_ranks
 from adagc.testing.subject import Subject, expect, quiet, refused
 from adagc.testing.tiny import make_collection, make_labels, make_text
@@ -91,7 +92,11 @@ def gives_the_same_weights_for_the_same_seed(subject: Subject) -> None:
 
 
 def sees_clean_labels_only_if_declared(subject: Subject) -> None:
-    """A run gives a method clean labels, priors and text only if its `needs` declares them."""
+    """A run gives a method clean labels and text only if its `needs` declares them.
+
+    The same holds for class frequencies, which are estimated from observed labels, unless an option
+    in `frequencies` is set; a method that has `fixed` numbers for them gets them, too.
+    """
     tasks: list[Task] = []
     batches: list[Batch] = []
 
@@ -112,9 +117,11 @@ def sees_clean_labels_only_if_declared(subject: Subject) -> None:
         assert truth is not None
         clean = torch.from_numpy(truth[place.collection.splits["train"]])
     expect(len(tasks) == 1, f"setup was called {len(tasks)} times")
-    for name in ("truth", "priors", "text"):
+    wanted = {"truth": "truth" in needs, "text": "text" in needs}
+    wanted["priors"] = awaits(subject.cls, subject.options)
+    for name, want in wanted.items():
         given = getattr(tasks[0], name) is not None
-        expect(given == (name in needs), f"the task has {'' if given else 'no '}{name}")
+        expect(given == want, f"the task has {'' if given else 'no '}{name}")
     expect(tasks[0].fresh is not None, "the task makes no further networks")
     expect(len(batches) == 3, f"loss was called {len(batches)} times in three steps")
     for batch in batches:
@@ -135,7 +142,7 @@ def stops_before_a_folder_exists(subject: Subject) -> None:
     with _place() as place:
         blind = replace(place, collection=replace(place.collection, truth=None))
         refused(
-            lambda: blind.train(subject.build(), "run", epochs=1),
+            lambda: blind.train(subject.build(), "run", epochs=1, priors="truth"),
             saying=f"{cls.title} needs ",
             otherwise="it trains without the clean labels that it needs",
         )

@@ -79,6 +79,10 @@ def keeps_its_options(subject: Subject) -> None:
     expect(not unknown, f"grid names {', '.join(unknown)}, which is not one of its options")
     unknown = sorted(method.frequencies - set(options))
     expect(not unknown, f"frequencies names {', '.join(unknown)}, which is not one of its options")
+    unknown = sorted(set(method.fixed) - method.frequencies)
+    expect(not unknown, f"fixed names {', '.join(unknown)}, which is not one of its frequencies")
+    closed = [name for name in method.fixed if parameters[name].default is not None]
+    expect(not closed, f"fixed names {', '.join(closed)}, whose default is not None")
     for name, values in method.grid.items():
         for value in values:
             stored = getattr(cls(**{**options, name: value}), name)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from adagc.datasets.collection import Collection
     from adagc.images.base import SceneDataset
 
-_FILES = ("labels", "truth", "split", "text", "weights")
+_FILES = ("labels", "truth", "split", "text", "weights", "priors")
 # Bytes of a split's images that are read for its digest: all images of most data sets, evenly
 # spaced ones of the others, in a tenth of a second.
 _MOST = 64_000_000
@@ -53,7 +53,7 @@ def located(settings: Mapping[str, Any], key: str) -> Path | None:
     if value is None:
         return None
     path = Path(value)
-    if key == "weights" and not path.is_file():
+    if key in ("weights", "priors") and not path.is_file():
         return None  # a word such as "registry", or a mistake that is reported on loading
     root = settings.get("root")
     return path if root is None else beside(Path(root), path)

@@ -11,22 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from adagc import ranks
 from adagc.atomic import encoded
 from adagc.datasets.collection import Collection
 from adagc.datasets.inspect.labels import class_warnings, contradictions
-from adagc.errors import UnsuitedError, UsageError
+from adagc.errors import UsageError
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
+from adagc.methods.told import source_of
 from adagc.models import THRESHOLD, Classifier, save_model
-from adagc.models.backbones import positions
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
 from adagc.suggest import require_path
-from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.contents import contents, data_digests, located
 from adagc.training.fabric import make_fabric
@@ -44,11 +42,20 @@ from adagc.training.loop import Validation, fit
 from adagc.training.network import network_maker, resolve, suited
 from adagc.training.observe import Observed, count_images, observe
 from adagc.training.oracle import Oracle, Pair
+from adagc.training.pilot import (
+    estimated_priors,
+    informed,
+    known_priors,
+    stand_in,
+    with_pilot,
+)
+from adagc.training.prior_files import PRIORS
 from adagc.training.records import EpochRecord, LabelSummary, ModelRecord, fewer_classes
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of, score_networks
 from adagc.training.settings import Settings
-from adagc.types import Losses, NetworkRole, Progress, Task, with_role
+from adagc.training.task import make_task
+from adagc.types import Losses, NetworkRole, Progress, with_role
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +71,14 @@ def options_of(method: Method) -> dict[str, Any]:
     return {name: getattr(method, name) for name in read(type(method))}
 
 
+def _published(method: Method) -> dict[str, Any]:
+    """The options of a method, open ones as published; so config.yaml has always named them."""
+    return {
+        name: method.fixed.get(name) if value is None else value
+        for name, value in options_of(method).items()
+    }
+
+
 def train(
     config: RunConfig,
     method: Method,
@@ -74,6 +89,7 @@ def train(
     labels: LabelTable | Path | str | None = None,
     on_step: Callable[[Progress, Losses], None] | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
+    pilots: Path | None = None,
 ) -> Run:
     """Train a method with these settings, and test it if there are clean labels of test images.
 
@@ -90,11 +106,15 @@ def train(
             file that `config` names.
         on_step: Called after every optimiser step.
         on_epoch: Called after every epoch with its line of the history.
+        pilots: Folder of estimated class frequencies, which runs of several methods with the same
+            data and seed share; without one every run estimates its own.
     """
     if out is None and resume:
         raise UsageError("only a run with a folder can be continued: give the folder (out)")
     with ExitStack() as claims:
-        return _train(config, method, out, resume, collection, labels, on_step, on_epoch, claims)
+        return _train(
+            config, method, out, resume, collection, labels, on_step, on_epoch, pilots, claims
+        )
 
 
 def _train(
@@ -106,6 +126,7 @@ def _train(
     labels: LabelTable | Path | str | None,
     on_step: Callable[[Progress, Losses], None] | None,
     on_epoch: Callable[[EpochRecord], None] | None,
+    pilots: Path | None,
     claims: ExitStack,
 ) -> Run:
     """Train and test; arguments as for `train`.
@@ -142,8 +163,10 @@ def _train(
     check_values(collection.images, np.concatenate([observed.train, observed.val, test]))
     settings = Settings.of(config)
     fabric = make_fabric(settings)  # before the task, whose steps depend on the ranks
-    task = make_task(config, method, collection, observed)
-    method.check(task)
+    source = source_of(type(method), options_of(method), config.priors)
+    priors = known_priors(source, config, method, collection, observed)
+    task = informed(make_task(config, method, collection, observed), priors)
+    method.check(stand_in(task) if source == "estimated" else task)
     head = method.head()
     images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
     fresh = network_maker(config, images, collection.classes, observed.train, head)
@@ -151,7 +174,8 @@ def _train(
     network = fresh(config.seed)
     encoded(split_text(collection))  # UnicodeEncodeError for a name that no file can hold
     # The folder is made only now that all settings are checked: a refused run leaves none behind.
-    record = {"method": {"title": method.title, **options_of(method)}, **config.to_dict()}
+    options = _published(method) if config.priors == "published" else options_of(method)
+    record = {"method": {"title": method.title, **options}, **config.to_dict()}
     if out is None or ranks.rank() == 0:
         if out is not None:
             Run(out).check_place(resume=resume)  # before a lock file is made in that folder
@@ -160,11 +184,16 @@ def _train(
             out, record, resume=resume, contents=contents(record), defaults=_defaults(type(method))
         )
         _note_inputs(run, collection, observed)
+        if priors is not None:
+            run.write_json(PRIORS, priors.to_dict())
     ranks.wait()
     run = run if out is None else Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
+    if source == "estimated":
+        priors = estimated_priors(run, config, method, collection, observed, task, fabric, pilots)
+        task = informed(task, priors)
     for remark in method.remarks(task):
         log.warning(remark)
     trained = fit(
@@ -186,14 +215,15 @@ def _train(
     assert name is not None  # `reported_by` checks that one network is deployed
     deployed = trained.networks[name]
     assert isinstance(deployed, Classifier)
+    seconds, used = with_pilot(trained.seconds, trained.cpu_seconds, priors)
     made = ModelRecord(
         method=method.title,
         best_epoch=trained.best_epoch,
         epochs=config.epochs,
-        training_seconds=round(trained.seconds, 3),
+        training_seconds=round(seconds, 3),
         roles=trained.roles,
         remark=str(method.status().get("remark", "")),
-        cpu_seconds=None if trained.cpu_seconds is None else round(trained.cpu_seconds, 3),
+        cpu_seconds=None if used is None else round(used, 3),
     )
     if config.thresholds != "half" and set(deployed.short_thresholds()) == {THRESHOLD}:
         # Else the method has set them.
@@ -247,46 +277,6 @@ def _note_inputs(run: Run, collection: Collection, observed: Observed) -> None:
     raise UsageError(f"{run} was started with other {change}, or choose another --out")
 
 
-def make_task(
-    config: RunConfig, method: Method, collection: Collection, observed: Observed
-) -> Task:
-    """What the method and the loop may know of the data.
-
-    Clean labels, or the class frequencies in them, are included only if the method declares in
-    `needs` that it uses them. Raises UnsuitedError if the method needs feature maps of pooled
-    embeddings, or clean labels that only some of the training images have.
-    """
-    truth = priors = text = None
-    if "feature_map" in method.needs and not collection.images.is_image:
-        raise UnsuitedError(
-            f"{method.title} needs features with positions, which pooled embeddings do not have:"
-            " give images or stored feature maps (N x D x h x w)"
-        )
-    if "text" in method.needs:
-        text = _text(config.text, collection.classes)
-    known = collection.has_truth(observed.train)
-    if "truth" in method.needs and known.any() and not known.all():
-        raise UnsuitedError(
-            f"{method.title} needs clean labels of all training images, but {(~known).sum()} of"
-            f" {len(known)} have none: add them to the file of --truth, or use another method"
-        )
-    if collection.truth is not None and known.any():
-        clean = torch.from_numpy(collection.truth[observed.train].astype(np.float32))
-        truth = clean if "truth" in method.needs else None
-        priors = clean[torch.from_numpy(known)].mean(dim=0) if "priors" in method.needs else None
-    return Task(
-        classes=collection.classes,
-        observed=torch.from_numpy(observed.values[observed.train]),
-        epochs=config.epochs,
-        steps_per_epoch=len(batch_bounds(len(observed.train), config.batch_size, ranks.world())),
-        seed=config.seed,
-        positions=positions(config.backbone, collection.images.shape),
-        truth=truth,
-        priors=priors,
-        text=text,
-    )
-
-
 def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
     """The observer that records scores on clean labels during training; None without them."""
     truth = collection.truth
@@ -297,18 +287,6 @@ def make_oracle(collection: Collection, observed: Observed) -> Oracle | None:
         return Pair(truth[rows], collection.has_truth(rows), observed.values[rows])
 
     return Oracle(val=pair(observed.val), train=pair(observed.train))
-
-
-def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
-    """Embeddings (C, D) of the class names: from this file, or else those built into adagc.
-
-    None if no file is given and the classes are not among the built-in ones.
-    """
-    from adagc.text import read_text, shipped
-
-    require_path("text", path)
-    values = read_text(path, classes) if path is not None else shipped(classes)
-    return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float32))
 
 
 def label_remarks(collection: Collection, observed: Observed, *, simulated: bool) -> list[str]:

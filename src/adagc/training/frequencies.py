@@ -42,6 +42,7 @@ class Frequencies:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
+            "source": "estimated",
             "run": str(self.run),
             "network": self.network,
             "images": self.images,
@@ -49,6 +50,13 @@ class Frequencies:
             "observed": list(self.observed),
             **self.priors.to_dict(),
         }
+
+
+def judged(priors: Priors, scheme: str | None) -> Priors:
+    """The estimate, not trusted if labels are known to be those of dominant classes."""
+    if scheme != "dominant":
+        return priors
+    return replace(priors, trusted=False, reason=_DOMINANT)
 
 
 def frequencies(run: Run) -> Frequencies:
@@ -61,8 +69,6 @@ def frequencies(run: Run) -> Frequencies:
         raise AdagcError(
             f"{run}/labels.json does not name the classes of this run: copy the run folder again"
         )
-    priors = estimate(held.probabilities, held.observed)
-    if labels.scheme == "dominant":
-        priors = replace(priors, trusted=False, reason=_DOMINANT)
+    priors = judged(estimate(held.probabilities, held.observed), labels.scheme)
     seen = (held.observed > 0).mean(axis=0).tolist()
     return Frequencies(run, labels.classes, priors, held.network, len(held.observed), tuple(seen))

@@ -1,7 +1,7 @@
 """The training loop, which is the same for all methods.
 
-After every epoch the method answers with a verdict: continue, keep a snapshot, go back to it, or
-restart.
+After every epoch the method answers with a verdict: continue, keep a snapshot, go back to it,
+restart, or stop.
 """
 
 from __future__ import annotations
@@ -184,13 +184,16 @@ def fit(
         state.add_time(line.seconds, of_all_ranks(cpu_seconds() - began_cpu, fabric.device))
         if history is not None:
             history.append(line)
-        if epoch == settings.epochs:
+        ends = epoch == settings.epochs or verdict is Verdict.STOP
+        if ends:
             _keep_predictions(folder, judged, validation, networks, "last", writes)
         state.save(folder, epoch)
         if board is not None:
             board.add(line)
         if on_epoch is not None and first_rank:
             on_epoch(line)
+        if ends:
+            break
 
     networks, roles = trainer.reported()
     if writes:

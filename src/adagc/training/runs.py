@@ -20,6 +20,7 @@ from adagc.training.records import (
     EpochRecord,
     LabelSummary,
     ModelRecord,
+    PriorsRecord,
     RunSettings,
     TestRecord,
     parse,
@@ -39,7 +40,11 @@ FREE = frozenset({"cache", "accelerator", "absent", "oracle", "root", "labels", 
 _FIRST = frozenset({"environment.json", "inputs.json", LOCK, HOLDER})
 _TRAIN_AGAIN = "run adagc train again with another --out"
 _COPY_AGAIN = "copy it again, or delete it: only checks need it"
-_REMEDIES = {"environment.json": _COPY_AGAIN, "inputs.json": _COPY_AGAIN}
+_REMEDIES = {
+    "environment.json": _COPY_AGAIN,
+    "inputs.json": _COPY_AGAIN,
+    "priors.json": "copy it again, or delete it to have it made again when the run is resumed",
+}
 
 
 @dataclass(frozen=True, init=False)
@@ -269,6 +274,15 @@ class Run:
             return None
         values = self.read_json("labels.json")
         return parse(LabelSummary, values, self._named("labels.json"), _TRAIN_AGAIN)
+
+    @property
+    def priors(self) -> PriorsRecord | None:
+        """How frequent classes are, as the run was told or has estimated it; None if it was not."""
+        if not self.exists("priors.json"):
+            return None
+        values = self.read_json("priors.json")
+        remedy = _REMEDIES["priors.json"]
+        return parse(PriorsRecord, values, self._named("priors.json"), remedy)
 
     @property
     def scores(self) -> TestRecord | None:

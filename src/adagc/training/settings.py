@@ -55,23 +55,23 @@ class Settings(_Part):
 
     Args:
         epochs: Number of passes over all training images.
-        batch_size: Number of images in one step of the optimiser.
+        batch_size: Images in one step of the optimiser.
         optimiser: Rule by which a step changes the weights. Adam is that of most methods; the
-            originals of MIME use adamax, of LAC adamw, of RCML sgd (here with momentum 0.9).
+            originals of MIME use adamax, LAC adamw, RCML sgd (momentum 0.9).
         learning_rate: Learning rate of the optimiser.
         head_learning_rate: Learning rate of the last layer, by default that of the others. The
             originals of LL, BoostLU, GR and MIME fine-tune with ten times the other rate.
         head_epochs: Number of epochs at the start in which only the last layer is trained and the
             pretrained part of the network stays as it is (LinearInit of ROLE); 0 for none.
-        weight_decay: Weight decay of the optimiser; 0 for none.
+        weight_decay: Weight decay; 0 for none.
         schedule: How the learning rate changes over the run: constant keeps it, cosine lowers it
             from its full value to zero along half a cosine.
-        augment: Random changes to the training images: dihedral mirrors them and rotates them by
-            multiples of 90 degrees, none leaves them unchanged.
+        augment: Random changes to training images: dihedral mirrors them and turns them by
+            multiples of 90 degrees, none leaves them as they are.
         clip: Largest norm of the gradient of a step; gradients with a larger norm are scaled down
             to it. By default there is no limit.
-        precision: Number format of the computation; auto uses bfloat16 on GPUs that have it and
-            32-bit numbers elsewhere.
+        precision: Number format; auto uses bfloat16 on GPUs that have it, else
+            32-bit numbers.
         average: Momentum, at least 0 and below 1, of an averaged copy of the network's weights,
             which is scored beside the network, with any method. By default there is none.
         select: What chooses the best epoch from the observed labels of the validation images: auc,
@@ -161,12 +161,16 @@ class LabelSettings(SourceSettings):
         share: Share of the labelled training images to use, above 0 and at most 1.
         text: File with embeddings of the class names, as written by adagc text, for methods that
             use them. Those of the classes of reBEN, AID and UC Merced are built in.
+        priors: Class frequencies for methods that want them (as EPR, LL-R): estimated by a short
+            training before the run, truth, a file (priors.json), or published: truth where a
+            method cannot do without, fixed numbers elsewhere.
     """
 
     scheme: Literal["random", "dominant", "clean"] | None = None
     label_seed: int = 0
     share: float = 1.0
     text: str | None = None
+    priors: str = "estimated"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -213,7 +217,7 @@ class ModelSettings(_Part):
         backbone: Name of a timm model, or mlp or linear for embeddings; auto chooses by the data.
         weights: Pretrained weights: none, registry (an installed package), hub (a download), or
             the path of a file; auto uses the installed package if it fits the backbone.
-        hidden: Width of the hidden layer of the backbone mlp.
+        hidden: Width of the hidden layer of mlp.
         dropout: Share of the features that are set to zero in training before the last layer; with
             the backbone mlp also of the values of the embedding itself.
         normalise: Where mean and standard deviation of each band come from: measured on the

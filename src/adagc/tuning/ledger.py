@@ -95,8 +95,15 @@ class Plan:
 
     @cached_property
     def start(self) -> dict[str, Any] | None:
-        """The options of the untuned method; None if they lie outside the search space."""
-        return self._within(self._made(self.scenario.told(self.method.title), "")[0].options)
+        """The options of the untuned method; None if they lie outside the search space.
+
+        Those that are left open, to follow from class frequencies, begin at their published number.
+        """
+        options = self._made(self.scenario.told(self.method.title), "")[0].options
+        return self._within({
+            name: self.method.fixed.get(name) if value is None else value
+            for name, value in options.items()
+        })  # fmt: skip
 
     def jobs(self, point: Mapping[str, Any]) -> list[Job]:
         """The jobs of a trial with these options, one per seed."""

@@ -40,6 +40,7 @@ class Point:
     deviation: float  # standard deviation of the test mAP over seeds
     bound: bool  # whether it trains with clean labels
     told: bool  # whether it is told label frequencies
+    estimated: bool = False  # whether it is given an estimate of them
 
 
 class _Kind(NamedTuple):
@@ -56,6 +57,7 @@ _KINDS = {
     "told": _Kind(
         "told label frequencies", {"marker": "s", "color": COLOURS[2], "markerfacecolor": "white"}
     ),
+    "estimated": _Kind("estimated label frequencies", {"marker": "s", "color": COLOURS[0]}),
     "bound": _Kind(
         "clean labels (bound)", {"marker": "^", "color": "black", "markerfacecolor": "white"}
     ),
@@ -121,6 +123,7 @@ def cost_points(results: Results, view: View) -> list[Point]:
                     deviation,
                     bound="truth" in given,
                     told="priors" in given,
+                    estimated="estimate" in given,
                 )
             )
     return points
@@ -141,7 +144,8 @@ def front(points: Sequence[Point]) -> list[Point]:
 def _kind(point: Point) -> _Kind:
     if point.name == OURS:
         return _KINDS["ours"]
-    return _KINDS["bound" if point.bound else "told" if point.told else "plain"]
+    kinds = (("bound", point.bound), ("told", point.told), ("estimated", point.estimated))
+    return _KINDS[next((name for name, holds in kinds if holds), "plain")]
 
 
 def _draw_points(ax: Axes, points: Sequence[Point]) -> dict[str, Handle]:

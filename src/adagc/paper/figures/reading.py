@@ -52,8 +52,13 @@ def marked(several: Sequence[Results]) -> dict[str, str]:
 def footnotes(names: Iterable[str]) -> str:
     """The footnotes of these marked names in one line; empty if none has a mark."""
     from adagc.compare.tables import CLEAN, PRIORS
+    from adagc.methods.told import ESTIMATED
 
-    meaning = {CLEAN: "trains with clean labels", PRIORS: "is told label frequencies"}
+    meaning = {
+        CLEAN: "trains with clean labels",
+        PRIORS: "is told label frequencies",
+        ESTIMATED: "estimates label frequencies",
+    }
     used = {name[-1] for name in names}
     return ", ".join(f"{mark} {text}" for mark, text in meaning.items() if mark in used)
 

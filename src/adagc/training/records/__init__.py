@@ -34,6 +34,7 @@ from adagc.training.records.outcome import (
     TestRecord,
     fewer_classes,
 )
+from adagc.training.records.priors import PriorsRecord
 
 __all__ = [
     "FORMAT",
@@ -48,6 +49,7 @@ __all__ = [
     "NamedRole",
     "NewerFormatError",
     "OracleRecord",
+    "PriorsRecord",
     "PseudoLabelQuality",
     "RunSettings",
     "Summary",

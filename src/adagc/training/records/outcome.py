@@ -20,7 +20,9 @@ from adagc.types import NetworkRole, Scores, with_role
 
 Choice = Literal["last", "best"]
 # What a setting was before it existed; config.yaml of a run from that time does not name it.
-FORMER: Mapping[str, Any] = MappingProxyType({"select": "noisy-map", "thresholds": "half"})
+FORMER: Mapping[str, Any] = MappingProxyType(
+    {"select": "noisy-map", "thresholds": "half", "priors": "published"}
+)
 _USUAL = 0.5  # default threshold; if all classes have it, it is written once, not per class
 
 
