@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
-from adagc.methods.auto import Auto
+from adagc.methods.auto import TIE, Auto
 from adagc.metrics.noisy import auc
 from adagc.models import load_model
 from adagc.training.experiment import train
@@ -69,6 +71,17 @@ def test_the_second_stage_counts_only_if_it_ranks_better(later, stage, epoch):
     assert kept(method, network) == epoch
 
 
+def test_of_stages_that_rank_alike_the_second_is_kept():
+    for lost, stage in ((0.9 * TIE, "completing"), (1.1 * TIE, "explaining")):
+        method, network = made(patience=2)
+        live(method, network, [3, 5, 4, 4])
+        method.restarted(network, make_progress(4, epochs=20))
+        method.kept_value += lost  # as if the first stage had ranked better by this much
+        shown = torch.from_numpy(predictions(5))
+        method.see_validation(shown, torch.from_numpy(SEEN), make_progress(5, epochs=20))
+        assert method.status()["kept_stage"] == stage
+
+
 def test_the_second_stage_begins_with_the_kept_weights():
     method, network = made(patience=2)
     live(method, network, [3, 5, 4, 4])
@@ -111,8 +124,8 @@ def test_a_run_on_images_deploys_the_weights_of_the_kept_epoch(tmp_path):
     assert last.status["annotator"] == "cover"
     assert load_model(run.folder).spec.head.kind == "areas"
     values = [line.criteria["network"]["auc"] for line in run.history]
-    # What is kept never gets worse, and from the kept epoch on it stays the same.
-    assert values == sorted(values)
+    # What is kept hardly ever gets worse, and from the kept epoch on it stays the same.
+    assert all(after >= before - TIE for before, after in itertools.pairwise(values))
     assert values[last.status["kept_epoch"] - 1] == pytest.approx(last.status["kept_auc"], abs=1e-4)
     assert len(set(values[last.status["kept_epoch"] - 1 :])) == 1
     # The average that the trainer could keep would be a second one.

@@ -18,6 +18,9 @@ from adagc.types import Milestone, NetworkRole, Progress, Reported, Story, Task
 # classes, it costs a point of mAP; on 4 x 4 of synthetic scenes it gains five, on 5 x 5 of mosaics
 # fourteen.
 ENOUGH = 16
+# By how much less AUC the second stage may rank validation images and is still preferred. Such
+# differences are chance, and completed labels give calibrated probabilities.
+TIE = 0.003
 
 
 class Auto(Completion):
@@ -29,7 +32,8 @@ class Auto(Completion):
     Two stages:    as in Completion
     Choice:        the average after the epoch, of either stage, that ranks images best by their
                    observed validation labels (their AUC) is kept: its scores decide which labels
-                   are completed, stage 2 begins with its weights, and in the end it is deployed
+                   are completed, stage 2 begins with its weights, and in the end it is deployed;
+                   of two that can hardly be told apart, the one of stage 2
 
     Whether completion helped is thus decided by labels that were not trained on: those of dominant
     classes tell little of the others, and then an epoch of the first stage remains. Nothing has to
@@ -90,6 +94,11 @@ class Auto(Completion):
         self.kept_epoch = progress.epoch
         self.kept_stage = "explaining" if self.completed_after is None else "completing"
         self.kept.begin_anew(self.average.network)
+
+    def restarted(self, network: nn.Module, progress: Progress) -> None:
+        """Begin a new average, which is kept from the epoch on in which it ranks as well."""
+        super().restarted(network, progress)
+        self.kept_value -= TIE
 
     def chosen(self, network: nn.Module) -> nn.Module:
         """The kept network: the second stage begins with its weights."""
