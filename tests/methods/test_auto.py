@@ -118,7 +118,7 @@ def test_classes_compete_for_positions_where_there_are_positions():
 
 
 def test_a_run_on_images_deploys_the_weights_of_the_kept_epoch(tmp_path):
-    scenario = write_scenario(tmp_path / "tiny", scenes=60, epochs=6)
+    scenario = write_scenario(tmp_path / "tiny", scenes=60, epochs=6, size=32)
     run = train(scenario.config(0), Auto(patience=1), tmp_path / "run")
     last = run.history[-1]
     assert last.status["annotator"] == "cover"
