@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ClassVar, cast
 
 from torch import Tensor, nn
 
 from adagc import losses
-from adagc.methods.likelihood import Annotator
-from adagc.models.spec import HeadSpec
+from adagc.methods.likelihood import CoverAnnotator
 from adagc.ranks import Share, spread
 
 
-class AreaLabel(Annotator):
+class AreaLabel(CoverAnnotator):
     """The label names what covers much of the image.
 
     Classes compete at every position v of the feature map, and the larger the area that a class
@@ -35,16 +33,6 @@ class AreaLabel(Annotator):
 
     title: ClassVar[str] = "Area label"
     aliases: ClassVar[tuple[str, ...]] = ("AL",)
-    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"looks": (1e-3, math.inf)}
-
-    def __init__(self, *, looks: float = 9.0) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def head(self) -> HeadSpec:
-        """A last layer in which classes compete for positions."""
-        return HeadSpec("areas", looks=self.looks)
 
     def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
         """(B, C, h, w) class maps."""

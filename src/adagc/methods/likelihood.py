@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from adagc.methods.base import Method
+from adagc.models.spec import HeadSpec
 from adagc.ranks import Share
 from adagc.types import Batch, Losses, Progress
 
@@ -36,3 +39,18 @@ class Annotator(Method):
         """Minus the mean log-likelihood of the batch's images."""
         total = -self.explain(self.outputs(network, batch.images), batch.observed).mean()
         return Losses(total, {"likelihood": total})
+
+
+class CoverAnnotator(Annotator):
+    """Base class of annotators of land cover: classes compete for the positions of an image."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"looks": (1e-3, math.inf)}
+
+    def __init__(self, *, looks: float = 9.0) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def head(self) -> HeadSpec:
+        """A last layer in which classes compete for positions."""
+        return HeadSpec("areas", looks=self.looks)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
 from adagc import losses
-from adagc.methods.likelihood import Annotator
-from adagc.models.spec import HeadSpec
+from adagc.methods.likelihood import CoverAnnotator
 
 
-class RandomCover(Annotator):
+class RandomCover(CoverAnnotator):
     """The label is any of the land cover that is present.
 
     A class is present if it wins some positions of the feature map against all others, as for the
@@ -32,16 +29,6 @@ class RandomCover(Annotator):
 
     title: ClassVar[str] = "Random cover"
     aliases: ClassVar[tuple[str, ...]] = ("U0",)
-    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"looks": (1e-3, math.inf)}
-
-    def __init__(self, *, looks: float = 9.0) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def head(self) -> HeadSpec:
-        """A last layer in which classes compete for positions."""
-        return HeadSpec("areas", looks=self.looks)
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the random annotator."""
