@@ -256,7 +256,7 @@ def regrets(lines: Iterable[Line]) -> list[Regret]:
         else:
             for name, epochs in line["networks"].items():
                 case = f"{line['method']}, {name}"
-                values = {by: epochs[by] for by in CRITERIA}
+                values: dict[str, Any] = {by: epochs[by] for by in CRITERIA}
                 costs = _costs(values, epochs["test"], blind=epochs["test"][-1])
                 about = line["data"], "epoch", case, line["seed"]
                 found += [Regret(*about, by, cost) for by, cost in costs.items()]
