@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_priors import images
 
+from adagc import losses
 from adagc.priors import thresholds
 from adagc.priors.calibration import ENOUGH, fit
 from adagc.priors.levels import presence_with_levels
@@ -155,10 +156,20 @@ def test_the_order_of_classes_and_images_means_nothing(order, seed):
     assert thresholds(p[::-1], observed[::-1]) == pytest.approx(found, rel=1e-3)
 
 
-def test_more_images_than_enough_say_the_same():
+@pytest.mark.parametrize("rule", ["pooled-f1", "expected-f1"])
+def test_more_images_than_enough_say_the_same_with_no_more_work(rule, monkeypatch):
     p, observed, _ = images(2 * ENOUGH, 3.0)
-    few = thresholds(p[:ENOUGH], observed[:ENOUGH])
-    assert thresholds(p, observed) == pytest.approx(few, rel=0.1)
+    few = thresholds(p[:ENOUGH], observed[:ENOUGH], rule)
+    explained, likelihood = [], losses.random_likelihood
+
+    def counted(logits, seen):
+        explained.append(len(logits))
+        return likelihood(logits, seen)
+
+    monkeypatch.setattr(losses, "random_likelihood", counted)
+    changed = (p >= thresholds(p, observed, rule)) != (p >= few)
+    assert changed.mean() < 0.01
+    assert set(explained) == {ENOUGH}
 
 
 def test_few_labels_change_nothing():
