@@ -40,7 +40,7 @@ USUAL = (1.0, 0.0, 0.0)  # α, γ and β of scores that need no calibration
 # A weak belief that α is 1 and the other two are 0, worth a fraction of a label: the three stay
 # finite where labels can be told without any error.
 _BELIEF = 0.01
-# So many images tell the numbers of a calibration to about a hundredth; more only take longer.
+# So many images tell the number of labels to about 2 %; more take longer for little.
 ENOUGH = 10_000
 
 
