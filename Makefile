@@ -87,6 +87,7 @@ check: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@MYPYPATH=src:experiments $(BIN)/mypy experiments/*.py
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/test_imports.py
 
 format: $(READY)

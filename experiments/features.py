@@ -104,7 +104,8 @@ def choose(out: Path) -> None:
         for title in ("AN", "WAN"):
             for seed in (10, 11):
                 config = RunConfig(
-                    data="array", **where, epochs=40, learning_rate=3e-4, dropout=dropout,
+                    data="array", root=where["root"], truth=where["truth"], split=where["split"],
+                    epochs=40, learning_rate=3e-4, dropout=dropout,
                     average=0.999, scheme="random", label_seed=seed, seed=seed, backbone="mlp",
                 )  # fmt: skip
                 run = train(config, find(title)())

@@ -17,11 +17,11 @@ With pulearn installed (pip install pulearn) two estimators of that library are 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
+import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,9 @@ from adagc.training.inputs import open_configured
 from adagc.training.network import resolve
 from adagc.training.observe import observe
 
-RECORDS = Path(__file__).parents[1] / "docs" / "results" / "data"
+sys.path.insert(0, str(Path(__file__).parent))
+from lines import RECORDS, Line, append, read
+
 SCENARIOS = {
     "aid": "aid-features",
     "ucm": "ucm-features",
@@ -56,10 +58,14 @@ SEEDS = {"aid": range(10, 15), "ucm": range(10, 15), "demo": range(5), "dominant
 METHODS = ("AN", "WAN", "Random label")
 
 Floats = NDArray[np.float64]
-Line = Mapping[str, Any]
 
 
 # -- estimators --------------------------------------------------------------------------------
+
+
+def _shares(p: Floats) -> Floats:
+    values: Floats = p / p.sum(axis=1, keepdims=True)
+    return values
 
 
 def ours(p: Floats, observed: NDArray[Any]) -> Floats:
@@ -70,18 +76,21 @@ def ours(p: Floats, observed: NDArray[Any]) -> Floats:
 def simpson(p: Floats, observed: NDArray[Any]) -> Floats:
     """Inverse Simpson: mean of q_c / sum q^2, at most 1."""
     q = _shares(p)
-    return np.minimum(1, q / (q**2).sum(axis=1, keepdims=True)).mean(axis=0)
+    values: Floats = np.minimum(1, q / (q**2).sum(axis=1, keepdims=True)).mean(axis=0)
+    return values
 
 
 def mean_probability(p: Floats, observed: NDArray[Any]) -> Floats:
     """The mean of the predicted probabilities."""
-    return p.mean(axis=0)
+    values: Floats = p.mean(axis=0)
+    return values
 
 
 def relative(p: Floats, observed: NDArray[Any]) -> Floats:
     """The mean of q_c / max q."""
     q = _shares(p)
-    return (q / q.max(axis=1, keepdims=True)).mean(axis=0)
+    values: Floats = (q / q.max(axis=1, keepdims=True)).mean(axis=0)
+    return values
 
 
 def elkan_noto(p: Floats, observed: NDArray[Any]) -> Floats:
@@ -151,11 +160,6 @@ ESTIMATORS: dict[str, Callable[[Floats, NDArray[Any]], Floats]] = {
 }
 
 
-def _shares(p: Floats) -> Floats:
-    values: Floats = p / p.sum(axis=1, keepdims=True)
-    return values
-
-
 # -- training ----------------------------------------------------------------------------------
 
 
@@ -167,7 +171,6 @@ def run(data: str, out: Path, features: str | None) -> None:
     known = {(line["method"], line["seed"]) for line in read(path)}
     scenario = load(SCENARIOS[data])
     collection = open_configured(scenario.config(SEEDS[data][0]))
-    assert collection.truth is not None
     for seed in SEEDS[data]:
         config = resolve(replace(scenario.config(seed), oracle=False), collection.images)
         if scenario.config(seed).split_seed != scenario.config(SEEDS[data][0]).split_seed:
@@ -179,6 +182,7 @@ def run(data: str, out: Path, features: str | None) -> None:
             label_seed=config.label_seed,
             share=config.share,
         )
+        assert collection.truth is not None
         truth = collection.truth[observed.val]
         for title in METHODS:
             if (title, seed) in known:
@@ -203,8 +207,7 @@ def run(data: str, out: Path, features: str | None) -> None:
                 },
                 "machine": environment(),
             }
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append(path, line)
             print(f"{title}, seed {seed}: {sum(line['truth']):.2f} labels, {found.cardinality:.2f}")
 
 
@@ -217,13 +220,6 @@ def _has_pulearn() -> bool:
 
 
 # -- reading -----------------------------------------------------------------------------------
-
-
-def read(path: Path) -> list[Line]:
-    """The lines of a record; none if there is no such file yet."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def lines() -> list[Line]:
@@ -266,23 +262,6 @@ def classes_within(records: Sequence[Line], share: float) -> int:
 def covered(records: Sequence[Line]) -> int:
     """In how many trainings the interval of the number of labels holds the truth."""
     return sum(one["interval"][0] <= sum(one["truth"]) <= one["interval"][1] for one in records)
-
-
-def made(records: Sequence[Line]) -> str:
-    """With what the trainings were made, in a sentence."""
-    machines = [one["machine"] for one in records]
-    processors, torch, commits = (
-        sorted({str(value) for value in values})
-        for values in (
-            [one["processor"] for one in machines],
-            [one["packages"]["torch"] for one in machines],
-            [one["git"].partition("-")[0] for one in machines],
-        )
-    )
-    return (
-        f"One thread each on {', '.join(processors)}, torch {', '.join(torch)}, {len(commits)}"
-        f" commits around {commits[0]}, which differ in other parts."
-    )
 
 
 def table(records: Sequence[Line]) -> str:

@@ -26,7 +26,9 @@ from adagc.atomic import write_text
 sys.path.insert(0, str(Path(__file__).parent))
 import fidelity
 import frequencies
+import thresholds
 import views
+from lines import made
 from records import Lines, Pack, Printed, Selection, Tuning
 from study import Study, made_together
 from words import one, plus, reflowed, two, whole
@@ -53,6 +55,7 @@ def environment() -> jinja2.Environment:
     found.globals |= {
         "pack": cache(Pack),
         "study": cache(Study),
+        "made": made,
         "made_together": made_together,
         "lines": cache(Lines),
         "tuning": cache(Tuning),
@@ -60,6 +63,7 @@ def environment() -> jinja2.Environment:
         "selection": cache(Selection),
         "fidelity": fidelity,
         "frequencies": frequencies,
+        "thresholds": thresholds,
         "views": views,
         "min": min,
         "max": max,

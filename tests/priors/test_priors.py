@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from adagc import losses
 from adagc.errors import DataError
 from adagc.priors import estimate
-from adagc.priors.calibration import fit
+from adagc.priors.calibration import ENOUGH, Calibration, fit
 
 Floats = NDArray[np.float64]
 
@@ -98,6 +99,42 @@ def test_one_image_counted_once_more_or_less_changes_nothing_by_itself():
     same = found.moved(np.ones(400))
     assert same.alpha == pytest.approx(found.calibration.alpha, abs=1e-4)
     assert same.beta == pytest.approx(found.calibration.beta, abs=1e-4)
+
+
+def test_the_work_is_bounded_however_many_images_there_are(monkeypatch):
+    """Fits and resamples are of 10,000 images at most; every image is looked at once."""
+    explained, described = [], []
+    likelihood, presence = losses.random_likelihood, Calibration.presence
+
+    def counted_likelihood(logits, observed):
+        explained.append(len(logits))
+        return likelihood(logits, observed)
+
+    def counted_presence(self, probabilities, *levels):
+        described.append(len(probabilities))
+        return presence(self, probabilities, *levels)
+
+    monkeypatch.setattr(losses, "random_likelihood", counted_likelihood)
+    monkeypatch.setattr(Calibration, "presence", counted_presence)
+    p, observed, truth = images(2 * ENOUGH, 4.0)
+    found = estimate(p, observed)
+    assert set(explained) == {ENOUGH}
+    assert sorted(described) == [ENOUGH] * (len(described) - 1) + [2 * ENOUGH]
+    assert found.cardinality == pytest.approx(truth.sum(axis=1).mean(), rel=0.1)
+    assert found.interval[0] < found.cardinality < found.interval[1]
+
+
+def test_of_many_images_those_with_a_label_are_used():
+    """Labels of a few images among very many are all counted, and images without tell nothing."""
+    p, observed, _ = images(ENOUGH + 300, 3.0)
+    observed[300:] = 0
+    alone = estimate(p[:300], observed[:300])
+    found = estimate(p, observed)
+    assert found.calibration.alpha == pytest.approx(alone.calibration.alpha, rel=1e-4)
+    assert found.frequencies == pytest.approx(found.calibration.presence(p).mean(axis=0))
+    assert found.interval[1] - found.interval[0] == pytest.approx(
+        alone.interval[1] - alone.interval[0], rel=0.2
+    )
 
 
 def test_few_labels_are_not_trusted():

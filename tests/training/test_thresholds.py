@@ -165,16 +165,16 @@ def test_a_method_may_set_them_while_it_trains(tmp_path):
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory) -> Run:
     """A run with enough validation images, whose scores are far too low for one half."""
-    scenario = write_scenario(
-        tmp_path_factory.mktemp("learnt") / "tiny", scenes=160, epochs=3, thresholds="expected-f1"
-    )
+    scenario = write_scenario(tmp_path_factory.mktemp("learnt") / "tiny", scenes=160, epochs=3)
     return train(scenario.config(0), find("AN")(), tmp_path_factory.mktemp("run") / "an")
 
 
 def test_thresholds_are_learnt_from_observed_labels_and_stored_with_the_model(learnt):
     held = held_out.of_network(learnt, "network", "last")
-    wanted = thresholds(held.probabilities, held.observed, "expected-f1")
+    wanted = thresholds(held.probabilities, held.observed)
     assert load_model(learnt.folder).thresholds.tolist() == pytest.approx(wanted.tolist(), rel=1e-3)
+    plain = thresholds(held.probabilities, held.observed, "expected-f1")
+    assert wanted.tolist() != pytest.approx(plain.tolist(), rel=1e-3)  # it is another rule
     assert max(wanted) < 0.5  # AN takes unobserved classes for absent
     scores = learnt.scores
     assert scores.thresholds == pytest.approx(wanted.tolist(), rel=1e-3)
@@ -190,7 +190,7 @@ def test_every_network_has_thresholds_of_its_own(learnt):
     for name, choice in (("averaged", "last"), ("averaged", "best"), ("network", "best")):
         tested = learnt.scores.networks[name].epochs[choice]
         held = held_out.of_network(learnt, name, choice)
-        wanted = thresholds(held.probabilities, held.observed, "expected-f1")
+        wanted = thresholds(held.probabilities, held.observed)
         assert tested.thresholds == pytest.approx(wanted.tolist(), rel=1e-3)
         values = predictions_of(learnt)[f"{name}-{choice}"]
         limits = np.array(tested.thresholds, np.float32)
@@ -217,8 +217,8 @@ def test_runs_that_learn_their_thresholds_are_compared(learnt, tmp_path):
     assert "compared with AN" in page
 
 
-def test_shares_and_halves_can_be_asked_for(tmp_path):
-    for rule in ("shares", "half"):
+def test_other_rules_can_be_asked_for(tmp_path):
+    for rule in ("expected-f1", "shares", "half"):
         scenario = write_scenario(tmp_path / f"tiny-{rule}", scenes=160, epochs=1, thresholds=rule)
         run = train(scenario.config(0), find("AN")(), tmp_path / rule)
         held = held_out.of_network(run, "network", "last")

@@ -21,7 +21,7 @@ from adagc.methods.random_cover import RandomCover
 from adagc.methods.random_label import RandomLabel
 from adagc.methods.state import AveragedNetwork, Mixup, SampleTable
 from adagc.models.spec import HeadSpec
-from adagc.priors.calibration import fit
+from adagc.priors.calibration import calibrated
 from adagc.types import (
     Batch,
     Losses,
@@ -48,7 +48,7 @@ ANNOTATORS: Mapping[AnnotatorName, Callable[[], Annotator]] = {
 def estimated_shares(scores: NDArray[np.float32], seen: NDArray[np.int8]) -> tuple[float, ...]:
     """Share of images that contain each class; without intervals, which cost most of the time."""
     values = scores.astype(np.float64)
-    shares: list[float] = fit(values, seen).calibration.presence(values).mean(axis=0).tolist()
+    shares: list[float] = calibrated(values, seen).presence(values).mean(axis=0).tolist()
     return tuple(shares)
 
 
@@ -204,7 +204,7 @@ class Completion(Method):
             self.best_epoch, self.best_value = progress.epoch, value
             self.shares = estimated_shares(scores, seen)
         if self.targets != "hard" and self.reviews(progress):
-            self.calibration = fit(scores.astype(np.float64), seen).calibration
+            self.calibration = calibrated(scores.astype(np.float64), seen)
 
     def end_epoch(self, scores: Scores, progress: Progress) -> Verdict:
         """Complete the labels, some epochs after the best one, and begin the second stage."""

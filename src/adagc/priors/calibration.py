@@ -18,6 +18,7 @@ matter of the images and of the network, so it is learnt.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,16 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+Logits = Callable[["Tensor"], "Tensor"]
+Belief = Callable[["Tensor"], "Tensor"]
+
 _SMALLEST = 1e-12
+USUAL = (1.0, 0.0, 0.0)  # α, γ and β of scores that need no calibration
 # A weak belief that α is 1 and the other two are 0, worth a fraction of a label: the three stay
 # finite where labels can be told without any error.
 _BELIEF = 0.01
+# So many images tell the number of labels to about 2 %; more take longer for little.
+ENOUGH = 10_000
 
 
 @dataclass(frozen=True)
@@ -46,10 +53,15 @@ class Calibration:
     gamma: float
     beta: float
 
-    def presence(self, probabilities: Floats) -> Floats:
-        """(N, C) calibrated probabilities of presence, of (N, C) predicted ones."""
+    def presence(self, probabilities: Floats, levels: Floats | float = 0.0) -> Floats:
+        """(N, C) calibrated probabilities of presence, of (N, C) predicted ones.
+
+        Args:
+            probabilities: (N, C) predictions of the network.
+            levels: (C,) what the logit of each class is raised by (`adagc.priors.levels`).
+        """
         logs, spread = _described(probabilities, self.exponent)
-        logits = self.alpha * logs + self.gamma * spread + self.beta
+        logits = self.alpha * logs + self.gamma * spread + self.beta + levels
         values: Floats = np.exp(-np.logaddexp(0, -logits))  # a sigmoid that cannot overflow
         return values
 
@@ -75,6 +87,81 @@ class Fit:
         )
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What a calibration is fitted to: described scores, and what was observed of each image."""
+
+    exponent: float  # a
+    features: Tensor  # (N, C, 3) log q, log Σ r², 1
+    observed: Tensor  # (N, C) int8: +1, 0, -1
+
+    @classmethod
+    def of(cls, probabilities: Floats, observed: NDArray[Any]) -> Evidence:
+        """Describe the scores, with the exponent that explains the observed labels best."""
+        import torch
+
+        labels = (observed > 0).astype(np.float64)
+        rows = labels.any(axis=1)
+        shares = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
+        exponent = fit_exponent(shares, _logs(probabilities[rows]))
+        logs, spread = _described(probabilities, exponent)
+        known = np.stack([logs, np.broadcast_to(spread, logs.shape), np.ones_like(logs)], axis=2)
+        seen = np.sign(observed).astype(np.int8)
+        return cls(exponent, torch.from_numpy(known), torch.from_numpy(seen))
+
+    def most_probable(self, logits: Logits, belief: Belief, start: Tensor) -> Tensor:
+        """The numbers with which the observed labels are most probable.
+
+        Args:
+            logits: (N, C) logits of presence that some numbers mean.
+            belief: Minus the logarithm of how far such numbers were believed in before.
+            start: Numbers to begin with.
+        """
+        import torch
+
+        from adagc.losses import random_likelihood
+
+        numbers = start.clone().requires_grad_()
+        optimiser = torch.optim.LBFGS(
+            [numbers], max_iter=200, tolerance_grad=1e-9, tolerance_change=1e-12,
+            line_search_fn="strong_wolfe",
+        )  # fmt: skip
+
+        def cost() -> Tensor:
+            optimiser.zero_grad()
+            explained = random_likelihood(logits(numbers), self.observed).sum()
+            value = (belief(numbers) - explained) / len(self.observed)
+            value.backward()  # type: ignore[no-untyped-call]
+            return value
+
+        optimiser.step(cost)  # type: ignore[no-untyped-call]
+        return numbers.detach()
+
+
+def enough(observed: NDArray[Any]) -> slice | NDArray[np.int64]:
+    """The images to fit a calibration to: all, or 10,000 of those that tell something.
+
+    They are drawn at random, but the same ones in every call. Images of which nothing was observed
+    tell nothing.
+    """
+    if len(observed) <= ENOUGH:
+        return slice(None)
+    telling = np.flatnonzero((observed != 0).any(axis=1))
+    return np.sort(np.random.default_rng(0).permutation(telling)[:ENOUGH])
+
+
+def believed(numbers: Tensor) -> Tensor:
+    """Minus the logarithm of the weak belief in α, γ and β."""
+    return _BELIEF * (numbers - numbers.new_tensor(USUAL)).square().sum() / 2
+
+
+def calibrated(probabilities: Floats, observed: NDArray[Any]) -> Calibration:
+    """The calibration that `fit` finds, from as many images as are enough."""
+    rows = enough(observed)
+    evidence = Evidence.of(probabilities[rows], observed[rows])
+    return Calibration(evidence.exponent, *_three_numbers(evidence).tolist())
+
+
 def fit(probabilities: Floats, observed: NDArray[Any]) -> Fit:
     """Fit the three numbers to the observed labels of these images.
 
@@ -82,37 +169,19 @@ def fit(probabilities: Floats, observed: NDArray[Any]) -> Fit:
         probabilities: (N, C) predictions for images that the network was not trained on.
         observed: (N, C) their labels: +1 seen to be present, 0 not known, -1 seen to be absent.
     """
+    evidence = Evidence.of(probabilities, observed)
+    found = _three_numbers(evidence)
+    slopes, curvatures = _derivatives(evidence.features, found, evidence.observed)
+    calibration = Calibration(evidence.exponent, *found.tolist())
+    return Fit(calibration, slopes, curvatures, -_BELIEF * np.eye(3))
+
+
+def _three_numbers(evidence: Evidence) -> Tensor:
+    """(3,) α, γ and β, with which the observed labels are most probable."""
     import torch
 
-    from adagc.losses import random_likelihood
-
-    labels = (observed > 0).astype(np.float64)
-    rows = labels.any(axis=1)
-    shares = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
-    exponent = fit_exponent(shares, _logs(probabilities[rows]))
-    logs, spread = _described(probabilities, exponent)
-    known = np.stack([logs, np.broadcast_to(spread, logs.shape), np.ones_like(logs)], axis=2)
-    features = torch.from_numpy(known)  # (N, C, 3)
-    seen = torch.from_numpy(np.sign(observed).astype(np.int8))
-    start = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-    numbers = start.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS(
-        [numbers], max_iter=200, tolerance_grad=1e-9, tolerance_change=1e-12,
-        line_search_fn="strong_wolfe",
-    )  # fmt: skip
-
-    def cost() -> Tensor:
-        optimiser.zero_grad()
-        believed = _BELIEF * (numbers - start).square().sum() / 2
-        value = (believed - random_likelihood(features @ numbers, seen).sum()) / len(seen)
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimiser.step(cost)  # type: ignore[no-untyped-call]
-    found = numbers.detach()
-    alpha, gamma, beta = (float(number) for number in found)
-    slopes, curvatures = _derivatives(features, found, seen)
-    return Fit(Calibration(exponent, alpha, gamma, beta), slopes, curvatures, -_BELIEF * np.eye(3))
+    start = torch.tensor(USUAL, dtype=torch.float64)
+    return evidence.most_probable(lambda now: evidence.features @ now, believed, start)
 
 
 def _derivatives(features: Tensor, numbers: Tensor, seen: Tensor) -> tuple[Floats, Floats]:

@@ -16,12 +16,13 @@ class RunConfig(ModelSettings, DataSettings, LabelSettings, Settings):
         absent: What to do about classes that no test image contains: skip leaves them out of the
             mean average precision and says so, error stops before training.
         thresholds: From which probability on a class is predicted, learnt from observed validation
-            labels: expected-f1 expects the largest F1 score, shares predicts a class as often as
-            it seems to be present. half is 0.5 for all, as in the paper.
+            labels: pooled-f1 expects the largest F1 score, with help from all classes where one is
+            rare; expected-f1 does without that help; shares predicts a class as often as it seems
+            to be present. half is 0.5 for all, as in the paper.
         oracle: Record scores on clean labels in every epoch, where clean labels exist. Training
             never uses these scores.
     """
 
     absent: Literal["error", "skip"] = "skip"
-    thresholds: Literal["expected-f1", "shares", "half"] = "expected-f1"
+    thresholds: Literal["pooled-f1", "expected-f1", "shares", "half"] = "pooled-f1"
     oracle: bool = True
