@@ -662,8 +662,9 @@ def test_no_command_begins_to_work_for_a_folder_that_cannot_be_made(capsys, tmp_
             2, [f"adagc {words[0]}: {tmp_path / 'file'} is a file: choose another --out"]
         )  # fmt: skip
     if words[0] != "figures":  # whose default is another folder
-        code, _, err = run(capsys, *words, "--out", "")
-        assert (code, "--out is empty: give a folder, or leave it out" in err) == (2, True)
+        for nothing in ("", " "):
+            code, _, err = run(capsys, *words, "--out", nothing)
+            assert (code, "--out is empty: give a folder, or leave it out" in err) == (2, True)
     assert (tmp_path / "file").read_text() == "mine"
 
 

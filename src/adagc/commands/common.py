@@ -41,7 +41,7 @@ def check_folder(option: str, path: str | None) -> None:
     """
     if path is None:
         return
-    if not path:
+    if not path.strip():
         raise UsageError(f"{flag(option)} is empty: give a folder, or leave it out")
     above = next((place for place in (Path(path), *Path(path).parents) if place.exists()), Path())
     if not above.is_dir():
