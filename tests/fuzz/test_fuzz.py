@@ -28,7 +28,7 @@ from conftest import make_collection
 from fuzz.worlds import World, worlds
 
 COUNT = int(os.environ.get("ADAGC_FUZZ", "150"))
-LIMIT = 30.0  # seconds for one command: anything longer hangs
+LIMIT = 30.0  # CPU seconds for one command; the clock would also count what else the machine does
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +84,13 @@ def check(world: World) -> None:
     """Run the command of this world and check how it ends."""
     before = listing()
     out, err = io.StringIO(), io.StringIO()
-    began = time.monotonic()
+    began = time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), quiet():
         code = main(world.command)
     tried[f"{world.command[0]} {code}"] += 1
     said = err.getvalue()
     assert code in (0, 1, 2), said
-    assert time.monotonic() - began < LIMIT
+    assert time.process_time() - began < LIMIT
     assert "Traceback" not in said
     # Notes may come before it, but the last line is the error, and there is only one.
     errors = [line for line in said.splitlines() if line.startswith("adagc ")]
