@@ -24,6 +24,7 @@ import jinja2
 from adagc.atomic import write_text
 
 sys.path.insert(0, str(Path(__file__).parent))
+import beyond
 import fidelity
 import frequencies
 import thresholds
@@ -61,6 +62,7 @@ def environment() -> jinja2.Environment:
         "tuning": cache(Tuning),
         "printed": cache(Printed),
         "selection": cache(Selection),
+        "beyond": beyond,
         "fidelity": fidelity,
         "frequencies": frequencies,
         "thresholds": thresholds,

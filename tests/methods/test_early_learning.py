@@ -62,7 +62,8 @@ def visits(draw):
     batches = []
     for _ in range(draw(st.integers(1, 4))):
         index = draw(st.lists(st.integers(0, rows - 1), min_size=1, unique=True))
-        z = [[draw(st.floats(-12, 12, width=32)) for _ in range(columns)] for _ in index]
+        # Beyond 10 the first average may be below the least t that the loss tells from 0.
+        z = [[draw(st.floats(-10, 10, width=32)) for _ in range(columns)] for _ in index]
         batches.append((index, z))
     return y, batches, draw(st.sampled_from([0.0, 0.7, 0.9])), draw(st.sampled_from([1.0, 3.0]))
 

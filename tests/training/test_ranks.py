@@ -53,6 +53,7 @@ def config(labels: str, text: str | None, **options) -> RunConfig:
     settings = {
         "epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.003, "backbone": "test_resnet",
         "weights": "none", "accelerator": "cpu", "average": 0.9, "clip": 1.0,
+        "priors": "published",  # an estimate makes differences of its own out of rounding
     }  # fmt: skip
     return RunConfig(labels=labels, text=text, **{**settings, **options})
 
@@ -155,7 +156,8 @@ def test_many_ranks_train_what_one_process_trains(alone, world, tmp_path):
         )
         assert any("running_var" in name for name in state["network"])
         assert compare(title, state["network"], other["network"])
-        assert compare(title, state["averaged"], other["averaged"])
+        if state["averaged"] is not None:  # a method that deploys an average has no second one
+            assert compare(title, state["averaged"], other["averaged"])
         stateful = any(isinstance(value, Tensor) for value in state["method"].values())
         assert bool(compare(title, state["method"], other["method"])) == stateful
         lines = (tmp_path / str(place) / "history.jsonl").read_text().splitlines()

@@ -250,7 +250,8 @@ def trains_on_two_ranks_what_one_process_trains(subject: Subject) -> None:
         in_ranks(_train_as_rank, cls, dict(subject.options), str(place.folder), settings)
         states = [checkpoint.load(run / "last.ckpt") for run in (one.folder, place.folder / "two")]
         for part in ("network", "averaged", "method"):
-            compare_states(part, *(state[part] for state in states))
+            if states[0][part] is not None:  # a method that deploys an average has no second one
+                compare_states(part, *(state[part] for state in states))
         names = [_files(run) for run in (one.folder, place.folder / "two")]
         expect(names[0] == names[1], f"only one of the two left {sorted(names[0] ^ names[1])}")
         lines = (place.folder / "two" / "history.jsonl").read_text("utf-8").splitlines()
