@@ -129,4 +129,4 @@ def chosen(name: str | None, *, averages: bool, choice: Choice = DEFAULT.choice)
     """
     if name is not None:
         return VIEWS[name]
-    return View(DEFAULT.role if averages else NetworkRole.DEPLOYED, choice)
+    return VIEWS[View(DEFAULT.role if averages else NetworkRole.DEPLOYED, choice).name]
