@@ -12,7 +12,7 @@ from adagc.methods.base import Supposed
 
 
 class CoverLabel(AreaLabel):
-    """The label names land cover, whether by its area or by chance.
+    """The label names land cover, by its area or by chance.
 
     Classes compete at every position of the feature maps. Both that the label was written down for
     its area and that it was drawn from all that is present have to be plausible:
