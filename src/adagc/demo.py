@@ -43,6 +43,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "Auto": {},
     "GT w/ BCE": {},
 }
+KEYS = ("mean_average_precision", "mean_f1")
 # The run that the report is about, and those whose share of the gap between the two ends is told.
 MAIN, OURS, LOW, HIGH = "Auto", ("AdaGC", "Auto"), "AN", "GT w/ BCE"
 
@@ -121,29 +122,31 @@ def _gap_closed(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
     """
     shares: dict[str, dict[str, float]] = {title: {} for title in OURS}
     for title in OURS:
-        for key in ("mean_average_precision", "mean_f1"):
+        for key in KEYS:
             low, ours, high = (scores[name][key] for name in (LOW, title, HIGH))
             shares[title][key] = (ours - low) / (high - low) if high != low else float("nan")
     return shares
 
 
 def _sentence(scores: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """The result in words: mAP with averaged weights, and the gap closed with and without them."""
-    key = "mean_average_precision"
-    value = {title: f"{100 * own[key]:.1f}" for title, own in scores[DEFAULT.name].items()}
-    shares = {
-        name: [f"{100 * _gap_closed(scores[name])[title][key]:.0f} %" for title in OURS]
+    """The result in words: scores with averaged weights, and the gap closed with and without."""
+    value = {title: _pair(own, "{:.1f}") for title, own in scores[DEFAULT.name].items()}
+    ours = ", ".join(f"{title} {value[title]}" for title in OURS)
+    averaged, trained = (
+        {title: _pair(own, "{:.0f} %") for title, own in _gap_closed(scores[name]).items()}
         for name in (DEFAULT.name, "network-last")
-    }
-    ours = " and ".join(f"{title} {value[title]}" for title in OURS)
-    closing = " and ".join(
-        f"{title} {share}" for title, share in zip(OURS, shares[DEFAULT.name], strict=True)
     )
+    closed = " and ".join(f"{title} closes {share}" for title, share in averaged.items())
     return (
-        f"With one label per image, assuming negatives reaches {value[LOW]} mAP, {ours}; with all"
-        f" labels it is {value[HIGH]}. Of this gap {closing} is closed ({DEFAULT.networks};"
-        f" {VIEWS['network-last'].networks}: {' and '.join(shares['network-last'])})."
+        f"mAP / mF1 with one label per image: {LOW} {value[LOW]}, {ours}; with all labels"
+        f" {value[HIGH]}. Of this gap {closed} ({DEFAULT.networks};"
+        f" {VIEWS['network-last'].networks}: {' and '.join(trained.values())})."
     )
+
+
+def _pair(values: Mapping[str, Any], form: str) -> str:
+    """Both of KEYS in per cent, such as "57.1 / 41.8"."""
+    return " / ".join(form.format(100 * values[key]) for key in KEYS)
 
 
 def _make_room(out: Path) -> None:
