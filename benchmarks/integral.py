@@ -1,9 +1,9 @@
 """Time of the random annotator's integral, forward and backward, as a share of a training step.
 
-The step is AN's with ResNet-34 in batches of 32, as on reBEN with 19 classes and on a data set with
-200. With smaller images (--size) the step is shorter, and the share an upper bound.
+The step is AN's with ResNet-34 in batches of 32, with the 19 classes of reBEN and with 200. Images
+are smaller than those of reBEN (120 pixels), which makes the step shorter: shares are upper bounds.
 
-    python benchmarks/integral.py [--rounds 8] [--size 120]
+    python benchmarks/integral.py [--rounds 5] [--size 64]
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def integral(classes: int) -> float:
 def main() -> int:
     """One line per number of classes; 1 if a share is too large."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--size", type=int, default=120)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=64)
     options = parser.parse_args()
     size = options.size
     print(f"ResNet-34, {BANDS} x {size} x {size}, batch {BATCH}, {torch.get_num_threads()} threads")
