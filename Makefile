@@ -98,6 +98,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/metrics.py
 	@$(BIN)/python benchmarks/loader.py
 	@$(BIN)/python benchmarks/step_cost.py
+	@$(BIN)/python benchmarks/integral.py
 	@$(BIN)/python benchmarks/start_up.py
 	@$(BIN)/python benchmarks/engine.py
 	@$(BIN)/python benchmarks/first_step.py

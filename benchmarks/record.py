@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "metrics": [],
     "loader": [],
     "step_cost": ["--rounds", "4"],
+    "integral": [],
     "ranks": ["--rounds", "4"],
     "engine": [],
     "first_step": [],

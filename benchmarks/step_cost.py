@@ -26,6 +26,7 @@ from adagc.methods.base import Method
 from adagc.methods.completion import Completion
 from adagc.metrics import score
 from adagc.models import Classifier, ModelSpec, build
+from adagc.models.backbones import positions
 from adagc.types import Batch, Progress, Task
 
 SLACK = 1.15
@@ -34,9 +35,12 @@ LIMITS = {
     "Random label": 1.05,
     "Area label": 1.05,
     "Random cover": 1.05,
+    "Cover label": 1.05,
     "Completion": 1.1,
+    "Auto": 1.1,
 }
 DEAREST: dict[str, dict[str, Any]] = {"AdaGC": {"trigger_epoch": 1}}  # by an option, else by epoch
+SHAPE = (14, 120, 120)
 CLASSES = tuple(f"class {i}" for i in range(19))
 BANDS = tuple(f"band {i}" for i in range(14))
 EPOCHS = 10
@@ -56,16 +60,18 @@ class Step:
     def prepare(cls, title: str, size: int) -> Step:
         """Everything but the step itself."""
         method = find(title)(**DEAREST.get(title, {}))
-        spec = ModelSpec("resnet34", (14, 120, 120), CLASSES, BANDS, head=method.head())
-        network = build(spec, seed=0).train()
         observed = torch.zeros(size, 19, dtype=torch.int8)
         observed[torch.arange(size), torch.arange(size) % 19] = 1
         truth = (observed > 0).float()
         task = Task(
             CLASSES, observed, epochs=EPOCHS, steps_per_epoch=1, seed=0,
             truth=truth, priors=truth.mean(0), text=torch.eye(19),
+            positions=positions("resnet34", SHAPE),
             fresh=lambda seed: build(spec, seed=seed).train(),
         )  # fmt: skip
+        method.check(task)  # before it is asked for a head: Auto looks at the positions
+        spec = ModelSpec("resnet34", SHAPE, CLASSES, BANDS, head=method.head())
+        network = build(spec, seed=0).train()
         method.setup(network, task)
         method.train()
         if title in DEAREST:
@@ -74,7 +80,7 @@ class Step:
         if isinstance(method, Completion):
             method.completed.write(torch.arange(size), truth)
             method.completed_after = 1
-        images = torch.randn(size, 14, 120, 120, generator=torch.Generator().manual_seed(0))
+        images = torch.randn(size, *SHAPE, generator=torch.Generator().manual_seed(0))
         batch = Batch(
             images.contiguous(memory_format=torch.channels_last),  # as the loop hands them out
             observed,

@@ -13,15 +13,16 @@ import pytest
 import yaml
 from PIL import Image
 
+from adagc.bench.scenarios import load
 from adagc.cli import COMMANDS, main
 from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
-from adagc.methods import Method, find
+from adagc.methods import DEFAULT, Method, find
 from adagc.training.command import parse_train
 from adagc.training.config import RunConfig
 from adagc.training.experiment import options_of
-from adagc.training.files import read_settings
+from adagc.training.runs import Run
 from conftest import CLASSES, make_collection, make_labels
-from tiny import write_scenario
+from tiny import settings_of, write_scenario
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SHIPPED = sorted(path for path in CONFIGS.rglob("*.yaml") if path.stem != "scenario")
@@ -210,14 +211,26 @@ def test_names_and_paths_are_taken_as_they_are_typed(capsys, tmp_path):
         (["trian"], "did you mean 'train'"),
         (["train", "--epoches", "3", "--out", "x"], "--epoches; did you mean '--epochs'?"),
         (["train", "--method", "AdaGCC", "--out", "x"], "did you mean 'AdaGC'?"),
-        (["train", "--method.wieght", "3", "--out", "x"], "did you mean '--method.weight'?"),
+        (["train", "--method.patiense", "3", "--out", "x"], "did you mean '--method.patience'?"),
+        (
+            ["train", "--method.memory-momentum", "0.5", "--out", "x"],
+            "--method.memory-momentum is no option of Auto, but of AdaGC: name the method with"
+            " --method",
+        ),
+        (
+            ["train", "--method", "AdaGC", "--method.wieght", "3", "--out", "x"],
+            "did you mean '--method.weight'?",
+        ),
         (
             ["train", "--epochs", "many", "--out", "x"],
             "--epochs must be a whole number, not 'many'",
         ),
         (["train", "--epochs", "--out", "x"], "--epochs needs a value"),
         (["train", "--epochs", "0", "--out", "x"], "--epochs must be at least 1, not 0"),
-        (["train", "--method.mixup", "-1e-3", "--out", "x"], "--method.mixup must be at least 0"),
+        (
+            ["train", "--method", "AdaGC", "--method.mixup", "-1e-3", "--out", "x"],
+            "--method.mixup must be at least 0",
+        ),
         (["train", "--epochs", "3"], "--out is missing"),
         (["train", "--schedule", "cosin", "--out", "x"], "did you mean 'cosine'?"),
         (["train", "--data", "foldr", "--out", "x"], "did you mean 'folder'?"),
@@ -264,7 +277,11 @@ def test_methods_lists_and_explains(capsys):
     assert explained["weight"]["default"] == 3.0
     assert explained["weight"]["grid"]
     assert all(option["meaning"] for option in explained.values())
-    assert "AdaGC" in run(capsys, "methods")[1]
+    assert [title for title, one in listed.items() if one["default"]] == [DEFAULT]
+    printed = run(capsys, "methods")[1]
+    assert "AdaGC" in printed
+    assert f"{DEFAULT} (default) " in printed
+    assert "…" not in printed  # every line fits 80 columns
     assert "--method.memory-momentum" in run(capsys, "methods", "AdaGC")[1]
 
 
@@ -446,7 +463,7 @@ def test_debug_shows_the_traceback(tmp_path):
 
 
 def configured(config: Path, *more: str) -> tuple[RunConfig, Method]:
-    told = read_settings(config)
+    told = settings_of(config)
     labels = [] if told.get("labels") or told.get("scheme") else ["--scheme", "random"]
     order = parse_train(["--config", str(config), "--out", "x", *labels, *more])
     return order.config, order.build()
@@ -457,9 +474,9 @@ def test_shipped_configs_are_understood_and_say_only_what_differs(config, monkey
     for name in ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_TRUTH"):
         monkeypatch.setenv(name, "somewhere")
     settings, built = configured(config)
-    asked = read_settings(config)
+    asked = settings_of(config)
     asked.pop("bench", None)
-    options = asked.pop("method", {"title": "AdaGC"})
+    options = asked.pop("method", {"title": DEFAULT})
     options = {"title": options} if isinstance(options, str) else options
     assert built.title == options.pop("title")
     assert options.pop("tuned_on", None) in (None, "noisy", "clean")
@@ -475,8 +492,9 @@ def test_shipped_configs_are_understood_and_say_only_what_differs(config, monkey
 @pytest.mark.parametrize("name", ["aid-random", "ucm-random", "reben-random", "demo-random"])
 def test_a_scenario_says_only_what_differs(name, monkeypatch):
     monkeypatch.setenv("ADAGC_DATA", "somewhere")
-    settings = read_settings(CONFIGS / name / "scenario.yaml")
+    settings = settings_of(CONFIGS / name / "scenario.yaml")
     settings.pop("bench")
+    assert settings.pop("method") == "AdaGC"  # the paper's, which is not the default
     assert all(getattr(RunConfig(), name) != value for name, value in settings.items())
 
 
@@ -495,7 +513,8 @@ def test_no_shipped_file_says_nothing_but_its_method():
         ("aid-features-told", "AdaGC", {"weight": 9.0}),  # beside the one that it is based on
         ("aid-manual", "AdaGC", {"weight": 8.0}),  # its own wins
         ("aid-random", "WAN", {"negative_weight": None}),  # no file: the defaults
-        ("aid-random", None, {"weight": 9.0}),  # AdaGC by default
+        ("aid-random", None, {"weight": 9.0}),  # AdaGC, which the scenario names
+        ("aid-manual", None, {"weight": 8.0}),  # named by the one that it is based on
     ],
 )
 def test_train_gives_a_method_what_the_scenario_has_for_it(scenario, method, options, monkeypatch):
@@ -506,6 +525,52 @@ def test_train_gives_a_method_what_the_scenario_has_for_it(scenario, method, opt
     assert built.title == (method or "AdaGC")
     assert options.items() <= options_of(built).items()
     assert settings.data == ("array" if "features" in scenario else "aid")
+
+
+def test_without_a_method_the_default_is_trained_and_says_what_it_chose(capsys, arrays, tmp_path):
+    words = train_words(arrays, tmp_path / "run", "--report", "false")
+    code, out, err = run(capsys, *words)
+    assert code == 0, err
+    trained = Run.open(tmp_path / "run")
+    assert trained.settings.method == DEFAULT == "Auto"
+    kept = trained.history[-1].status["kept_epoch"]
+    said = "Auto took the label for any class present (few places to compete for) and kept epoch"
+    assert f"{said} {kept}" in " ".join(out.split())
+
+
+def test_a_run_is_resumed_as_what_it_is(capsys, arrays, tmp_path):
+    words = train_words(arrays, tmp_path / "run", "--report", "false")
+    assert run(capsys, *words, "--method", "AdaGC")[0] == 0
+    (tmp_path / "run" / "model.json").unlink()
+    # As it is typed by those who began it when AdaGC was the default.
+    code, out, err = run(capsys, *words, "--resume")
+    assert (code, "AdaGC: test" in out) == (0, True), err
+    assert Run.open(tmp_path / "run").settings.method == "AdaGC"
+    code, _, err = run(capsys, *words, "--resume", "--method", DEFAULT)
+    assert (code, "method.title = 'AdaGC', now it is 'Auto'" in err) == (2, True), err
+    code, _, err = run(capsys, *train_words(arrays, tmp_path / "none", "--resume"))
+    assert code == 0, err
+    assert Run.open(tmp_path / "none").settings.method == DEFAULT
+
+
+@pytest.mark.parametrize(("method", "said"), [("AdaGC", "Warm-up"), ("AN", None)])
+def test_the_story_of_a_method_is_told_where_it_has_one(capsys, arrays, tmp_path, method, said):
+    words = train_words(arrays, tmp_path / "run", "--method", method, "--report", "false")
+    code, out, _ = run(capsys, *words, "--json")
+    story = json.loads(out)["story"]
+    assert (code, story and story[:7]) == (0, said)
+
+
+def test_a_file_on_a_scenario_that_names_a_method_is_no_method_file(tmp_path):
+    (tmp_path / "scenario.yaml").write_text("data: synthetic\nscheme: random\nmethod: AdaGC\n")
+    (tmp_path / "longer.yaml").write_text("base: scenario.yaml\nepochs: 50\n")
+    (tmp_path / "adagc.yaml").write_text("base: scenario.yaml\nmethod: {title: AdaGC, weight: 7}\n")
+    assert set(load(str(tmp_path)).methods) == {"AdaGC"}
+    settings, built = configured(tmp_path / "longer.yaml")
+    assert (settings.epochs, built.title, built.weight) == (50, "AdaGC", 7)
+    # What the scenario itself says of the method wins over the file beside it.
+    (tmp_path / "scenario.yaml").write_text("scheme: random\nmethod: {title: AdaGC, weight: 2}\n")
+    assert configured(tmp_path / "scenario.yaml")[1].weight == 2
 
 
 def test_options_of_the_command_line_win_over_those_of_a_scenario(monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from adagc.bench.scenarios import Scenario, load
+from adagc.training.files import chain, read_file
 
 TINY = {
     "data": "synthetic", "scenes": 24, "size": 16, "scheme": "random", "backbone": "test_resnet",
@@ -20,3 +21,12 @@ def write_scenario(folder: Path, bench: dict | None = None, **settings) -> Scena
     text = yaml.safe_dump({**TINY, **settings, "bench": about})
     (folder / "scenario.yaml").write_text(text)
     return load(str(folder))
+
+
+def settings_of(path: Path) -> dict:
+    """What a YAML file sets, itself or by the files that it is based on."""
+    settings: dict = {}
+    for file in reversed(chain(path)):
+        settings |= read_file(file)
+    settings.pop("base", None)
+    return settings

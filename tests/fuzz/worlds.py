@@ -321,8 +321,28 @@ def _inspect(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     for option, name in (("--labels", "labels.csv"), ("--truth", "truth.csv")):
         if draw(st.booleans()):
             line += [option, draw(FILE) if flawed else name]
+    if draw(st.booleans()):
+        line = _opened(draw, flawed, on_array, line)
     more = [["--bands", "r", "g"]] if flawed else []
     return line + draw(st.sampled_from([[], ["--json"], *more]))
+
+
+def _opened(draw: Callable, flawed: bool, on_array: bool, line: list[str]) -> list[str]:
+    """A line of `inspect` that says what kind of data it is; synthetic scenes need no files."""
+    right = ["array" if on_array else "folder", "synthetic"]
+    kind = draw(st.sampled_from(right + ["aid", "ucm", "mosaic", "array", "Nothing"] * flawed))
+    if kind == "synthetic":
+        line = draw(st.sampled_from([[], line])) if flawed else []
+        line = [
+            *line,
+            "--scenes",
+            draw(st.sampled_from(["4", *["0", "x"] * flawed])),
+            "--size",
+            "8",
+        ]
+    if draw(st.booleans()):
+        line = [*line, "--split-seed", draw(st.sampled_from(["1", *["-1", "x"] * flawed]))]
+    return [*line, "--data", kind]
 
 
 def _simulate(draw: Callable, flawed: bool, on_array: bool) -> list[str]:

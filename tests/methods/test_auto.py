@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 
 import numpy as np
 import pytest
@@ -138,9 +139,32 @@ def test_the_report_says_what_was_chosen_and_why():
         "kept_epoch": 5, "kept_stage": "explaining", "kept_auc": 0.8312,
     }  # fmt: skip
     story = Auto.story(told, went_back=False)
-    assert "epoch 5, before completion, is deployed" in story.sentence
-    assert "AUC 0.831" in story.sentence
+    assert story.sentence == (
+        "Auto took the label for land cover (classes compete for places) and kept epoch 5,"
+        " before completing labels: it ranks held-out labels best (AUC 0.831)"
+    )
     assert story.second_stage_after == 8
     assert 5 in [mark.epoch for mark in story.milestones]
     after = Auto.story({**told, "kept_epoch": 12, "kept_stage": "completing"}, went_back=False)
-    assert "epoch 12, after completion, is deployed" in after.sentence
+    assert "kept epoch 12, after completing labels: " in after.sentence
+    early = Auto.story({**told, "completed_after": None}, went_back=False)
+    assert "kept epoch 5: it ranks" in early.sentence
+    nothing = Auto.story({**told, "kept_auc": None}, went_back=False)
+    assert nothing.sentence.endswith("held-out labels rank nothing")
+
+
+@pytest.mark.parametrize("annotator", ["cover", "random"])
+def test_what_was_chosen_fits_on_two_lines_of_a_terminal(annotator):
+    longest = {
+        "completed_after": 100, "annotator": annotator, "kept_epoch": 100,
+        "kept_stage": "explaining", "kept_auc": 0.8312,
+    }  # fmt: skip
+    said = f"{Auto.story(longest, went_back=False).sentence}."
+    assert len(textwrap.wrap(said, 80)) == 2
+
+
+def test_the_leeway_of_the_second_stage_is_no_part_of_the_value():
+    method, network = made()
+    method.kept_value, method.kept_epoch = 0.8, 2
+    method.restarted(network, make_progress(3, epochs=9))
+    assert method.status()["kept_auc"] == 0.8

@@ -177,7 +177,8 @@ def test_the_way_back_is_drawn(copy):
     lines[3]["verdict"] = "restore"
     copy.path("history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     checker = check(write_report(copy))
-    assert "Warm-up ended after epoch 4; calibration is shaded. The noisy" in checker.text
+    assert "Warm-up ended after epoch 4, and calibration began. The noisy" in checker.text
+    assert "The epochs of the second stage are shaded in the charts." in checker.text
     assert "best in epoch 2: training went back there" in checker.text
     assert checker.text.count("back to epoch 2") == 5
     assert checker.text.count("best: 2") == 5

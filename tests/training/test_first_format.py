@@ -85,7 +85,7 @@ def test_it_has_a_report(name, tmp_path, capsys):
     assert "AdaGC" in page
     assert ">student</" in page
     if name == "finished":
-        assert "Warm-up ended after epoch <strong>4</strong>; calibration is shaded" in page
+        assert "Warm-up ended after epoch <strong>4</strong>, and calibration began" in page
         assert "best in epoch <strong>2</strong>: training went back there" in page
     else:
         assert "Still in warm-up, not triggered yet" in page

@@ -181,10 +181,10 @@ def test_a_method_tells_its_own_story():
     assert story.milestones == (Milestone(3, "best: 3"), Milestone(5, "triggered after 5", True))
     assert (story.second_stage_after, story.back) == (5, (5, 3))
     assert story.sentence.startswith(
-        "Warm-up ended after epoch 5; calibration is shaded. The noisy"
+        "Warm-up ended after epoch 5, and calibration began. The noisy"
     )
     forced = AdaGC.story({**begun, "forced": True}, went_back=True).sentence
-    assert forced.startswith("Warm-up was ended by force (force_trigger) after epoch 5; cali")
+    assert forced.startswith("Warm-up was ended by force (force_trigger) after epoch 5, and cali")
     straight = AdaGC.story(begun, went_back=False)
     assert straight.back is None
     assert "went back" not in straight.sentence

@@ -27,13 +27,13 @@ from adagc.labels import LabelTable, write_labels
 from adagc.methods import find, outline, registry
 from adagc.metrics import CRITERIA
 from adagc.metrics.noisy import DEFAULT
-from adagc.training.files import MethodBlock, read_settings
+from adagc.training.files import MethodBlock
 from adagc.tuning import ledger
 from adagc.tuning.search import Dimension, Trial, choose, flatness, grid, space
 from adagc.tuning.study import Hindsight, Study, pooled_correlation, spearman
 from adagc.tuning.tune import trial_epochs, tune, tune_all
 from conftest import SPAWN, make_collection, make_labels
-from tiny import write_scenario
+from tiny import settings_of, write_scenario
 
 QUICK = {"share": 1.0, "epochs": 2}
 
@@ -336,8 +336,8 @@ def test_the_choice_is_written_as_a_method_file_that_bench_reads(arrays, out, tm
         assert yaml.safe_load(run.read_text())["method"]["form"] == "binary"
     # Beside a scenario it is a config for `adagc train`, as the others there.
     beside = study.write(tmp_path / "arrays")
-    assert read_settings(beside) == {
-        **read_settings(tmp_path / "arrays" / "scenario.yaml"),
+    assert settings_of(beside) == {
+        **settings_of(tmp_path / "arrays" / "scenario.yaml"),
         "method": {"title": "ELR", "tuned_on": "noisy", **chosen},
     }
     assert load(str(tmp_path / "arrays")).told("ELR") == chosen

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def demo(argv: list[str]) -> None:
-    """Compare AdaGC with two other methods on synthetic scenes."""
+    """Compare Auto and AdaGC with two other trainings on synthetic scenes."""
     parser = make_parser("demo", demo, "adagc demo --out runs/demo")
     parser.option("out", str, "runs/demo", "Folder of runs to write, with a report.")
     parser.option("seed", int, 0, "Seed of the scenes, their labels and the initial weights.")
@@ -29,7 +29,7 @@ def demo(argv: list[str]) -> None:
     quiet_start()
     from adagc import console
 
-    # Three runs on the same scenes would print the same messages three times.
+    # Every run on the same scenes would print the same messages.
     chatty = logging.getLogger("adagc.training")
     before = chatty.level
     chatty.setLevel(logging.WARNING)
@@ -46,6 +46,7 @@ def demo(argv: list[str]) -> None:
     title = f"Test scores, clean labels, {DEFAULT.networks}"
     console.stdout.print(console.score_table(rows, title))
     console.stdout.print(result["sentence"])
+    console.stdout.print(f"{result['story']}.")
     console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")
 
 
@@ -87,7 +88,9 @@ def train(argv: list[str]) -> None:
 
         with meter("writing the report"):
             write_report(run, collection=collection)
-    tested = run.scores
+    from adagc.report.record import Record
+
+    tested, story = run.scores, Record.of(run).story.sentence
     if options.json:
         noisy = run.history[-1].noisy
         print_json(
@@ -95,6 +98,7 @@ def train(argv: list[str]) -> None:
                 "run": str(run.folder),
                 "noisy": {name: scores.to_dict() for name, scores in noisy.items()},
                 "scores": None if tested is None else tested.to_dict(),
+                "story": story or None,
             }
         )
         return
@@ -105,6 +109,8 @@ def train(argv: list[str]) -> None:
         console.stdout.print(console.score_table(rows, title, _below(tested, remarks(run))))
     else:
         console.stdout.print("No clean test labels: noisy validation scores are in the report.")
+    if story:
+        console.stdout.print(f"{story}.")
     console.stdout.print(f"Run folder: {run.folder}", soft_wrap=True)
     if options.report:
         console.stdout.print(f"Report: {run.path('report.html')}", soft_wrap=True)

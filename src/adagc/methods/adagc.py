@@ -403,7 +403,7 @@ class AdaGC(Method):
             return Story(tuple(marks), sentence=said)
         marks.append(Milestone(after, f"triggered after {after}", strong=True))
         how = "was ended by force (force_trigger)" if status.get("forced") else "ended"
-        said = f"Warm-up {how} after epoch {after}; calibration is shaded"
+        said = f"Warm-up {how} after epoch {after}, and calibration began"
         if not went_back or best is None:
             return Story(tuple(marks), after, sentence=said)
         said += (

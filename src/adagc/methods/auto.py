@@ -21,6 +21,11 @@ ENOUGH = 16
 # By how much less AUC the second stage may rank validation images and is still preferred. Such
 # differences are chance, and completed labels give calibrated probabilities.
 TIE = 0.003
+# What an annotator takes the label for, in the sentence that says what was chosen.
+_ASSUMED = {
+    "cover": "land cover (classes compete for places)",
+    "random": "any class present (few places to compete for)",
+}
 
 
 class Auto(Completion):
@@ -57,6 +62,7 @@ class Auto(Completion):
         self.kept_epoch: int | None = None
         self.kept_value = -math.inf
         self.kept_stage = "explaining"
+        self.leeway = 0.0  # by how much less AUC another epoch is preferred to the kept one
 
     def check(self, task: Task) -> None:
         """Choose the annotator by whether the network sees where something is."""
@@ -76,6 +82,7 @@ class Auto(Completion):
             "kept_epoch": self.kept_epoch,
             "kept_value": self.kept_value,
             "kept_stage": self.kept_stage,
+            "leeway": self.leeway,
         }
 
     def wants_validation(self, progress: Progress) -> bool:
@@ -87,10 +94,10 @@ class Auto(Completion):
         if super().wants_validation(progress):
             super().see_validation(probabilities, observed, progress)
         value = auc(observed.cpu().numpy(), probabilities.cpu().numpy())
-        if value <= self.kept_value:
+        if value <= self.kept_value - self.leeway:
             return
         # If there is nothing to rank, the value is no number: then the last epoch is kept.
-        self.kept_value = value
+        self.kept_value, self.leeway = value, 0.0
         self.kept_epoch = progress.epoch
         self.kept_stage = "explaining" if self.completed_after is None else "completing"
         self.kept.begin_anew(self.average.network)
@@ -98,7 +105,7 @@ class Auto(Completion):
     def restarted(self, network: nn.Module, progress: Progress) -> None:
         """Begin a new average, which is kept from the epoch on in which it ranks as well."""
         super().restarted(network, progress)
-        self.kept_value -= TIE
+        self.leeway = TIE
 
     def chosen(self, network: nn.Module) -> nn.Module:
         """The kept network: the second stage begins with its weights."""
@@ -128,19 +135,19 @@ class Auto(Completion):
 
     @classmethod
     def story(cls, status: Mapping[str, Any], *, went_back: bool) -> Story:
-        """When labels were completed, and which epoch is deployed."""
+        """What the label was taken for, and which epoch is deployed and why."""
         told = super().story(status, went_back=went_back)
-        epoch, value = status.get("kept_epoch"), status.get("kept_auc")
-        if epoch is None or value is None:
-            return told
-        stage = "after" if status.get("kept_stage") == "completing" else "before"
-        assumed = {
-            "cover": "what the image shows at some position",
-            "random": "any class that is present",
-        }.get(str(status.get("annotator")), "a class that is present")
-        said = (
-            f"Labels were taken for {assumed}. The average of epoch {epoch}, {stage} completion, is"
-            f" deployed: it ranks images best by observed validation labels (AUC {value:.3f})"
+        epoch, value, after = (
+            status.get(name) for name in ("kept_epoch", "kept_auc", "completed_after")
         )
+        if epoch is None:
+            return told
+        assumed = _ASSUMED.get(str(status.get("annotator")), "a class present")
+        stage = "after" if status.get("kept_stage") == "completing" else "before"
+        place = "" if after is None else f", {stage} completing labels"
+        why = "held-out labels rank nothing"
+        if value is not None:
+            why = f"it ranks held-out labels best (AUC {value:.3f})"
+        said = f"Auto took the label for {assumed} and kept epoch {epoch}{place}: {why}"
         marks = (*told.milestones, Milestone(epoch, f"kept: {epoch}"))
-        return replace(told, milestones=marks, sentence=f"{told.sentence}. {said}")
+        return replace(told, milestones=marks, sentence=said)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adagc.errors import flag
-from adagc.methods import outline, outlines
+from adagc.methods import DEFAULT, outline, outlines
 from adagc.methods.told import MARK
 from adagc.options import in_words, read
 
@@ -71,7 +71,10 @@ def render(name: str | None = None, *, long: bool = False) -> RenderableType:
 
 def _listed(long: bool) -> RenderableType:
     """Every method in a line, which fits 80 columns, below the heading of its family."""
-    names = {title: title + " *" * _wants_more(method) for title, method in outlines().items()}
+    names = {
+        title: title + " *" * _wants_more(method) + " (default)" * (title == DEFAULT)
+        for title, method in outlines().items()
+    }
     width = max(map(len, names.values()))
     lines: list[Text] = []
     family = ""
@@ -97,7 +100,7 @@ def _listed(long: bool) -> RenderableType:
             "* Needs: more than one observed label per image. Keeps: what it remembers from step to"
             " step besides the network. Cost: arithmetic of a training step relative to AN."
         ]
-    notes.append("adagc methods NAME explains a method and its options.")
+    notes.append(f"adagc methods NAME explains one; adagc train takes {DEFAULT} if none is named.")
     return Group(*lines, *map(Text, notes))
 
 
@@ -156,6 +159,7 @@ def _shown(value: Any) -> str:
 def _summary(method: type[Method]) -> dict[str, Any]:
     return {
         "summary": _first_line(method),
+        "default": method.title == DEFAULT,
         "paper": method.paper,
         "needs": sorted(method.needs),
         "keeps": method.keeps,

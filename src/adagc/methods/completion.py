@@ -276,5 +276,5 @@ class Completion(Method):
         if after is None:
             return Story(tuple(marks), sentence="Labels were not completed yet")
         marks.append(Milestone(after, f"completed after {after}", strong=True))
-        said = f"Labels were completed after epoch {after}; training on all of them is shaded"
+        said = f"Labels were completed after epoch {after}, and then all of them were learnt"
         return Story(tuple(marks), after, sentence=said)

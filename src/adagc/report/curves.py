@@ -114,6 +114,8 @@ def _story(record: Record) -> str:
         sentences.append(
             re.sub(r"(epoch) (\d+)", r"\1 <strong>\2</strong>", esc(record.story.sentence))
         )
+    if record.story.second_stage_after is not None:
+        sentences.append("The epochs of the second stage are shaded in the charts")
     for title, best, more in (
         ("noisy", _best(record, _noisy), ""),
         ("clean", _best(record, _clean), "; training does not use it"),

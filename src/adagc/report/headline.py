@@ -14,6 +14,7 @@ from adagc.datasets.registry import DEFAULT, find, names
 from adagc.report.html import listed
 from adagc.report.record import Record
 from adagc.training import views
+from adagc.types import NetworkRole, with_role
 
 
 def data_name(record: Record) -> str:
@@ -62,12 +63,16 @@ def headline(record: Record) -> str:
 def comparison(record: Record, others: Sequence[Record]) -> str:
     """The scores of other runs tested on the same images, in a sentence or two; empty without any.
 
-    Like is compared with like: trained networks with trained networks, which is what the headline
-    is about, and then averages with averages, as far as the runs have them.
+    Like is compared with like: trained networks with trained networks, and averages with averages,
+    as far as the runs have them; first those among which the deployed network is, which the
+    headline is about.
     """
-    sentences = (
-        _compared(record, others, view) for view in (views.VIEWS["network-last"], views.DEFAULT)
+    tested = {} if record.scores is None else record.scores.networks
+    both = sorted(
+        (views.VIEWS["network-last"], views.DEFAULT),
+        key=lambda view: view.of(tested) != with_role(tested, NetworkRole.DEPLOYED),
     )
+    sentences = (_compared(record, others, view) for view in both)
     return " ".join(filter(None, sentences))
 
 

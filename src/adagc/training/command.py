@@ -7,13 +7,14 @@ scenario.yaml of a benchmark; the method files beside it are read as a benchmark
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adagc.arguments import Parser
-from adagc.errors import UsageError, check_range
-from adagc.methods import find, outline
+from adagc.errors import AdagcError, UsageError, check_range, flag
+from adagc.methods import DEFAULT, find, outline, outlines
 from adagc.options import REQUIRED, Option, read, typed
 from adagc.training.config import RunConfig
 from adagc.training.files import SCENARIO, MethodBlock, chain, method_of, method_options, read_file
@@ -28,7 +29,6 @@ from adagc.training.settings import (
 if TYPE_CHECKING:
     from adagc.methods import Method
 
-DEFAULT = "AdaGC"
 _FIRST, _OUTPUT = "for a first run", "output"
 # Settings that a beginner needs; the help lists them first, in this order.
 _NEEDED = ("labels", "truth", "data", "size", "epochs")
@@ -65,8 +65,9 @@ def parse_train(words: list[str]) -> Order:
     words, files = _take(words, "--config")
     words, names = _take(words, "--method")
     paths = [Path(file) for file in files]
-    settings, title, options = _read_files(paths, names[-1] if names else None)
+    settings, title, options = _read_files(paths, names[-1] if names else None, words)
     method = outline(title)
+    _check_options(words, method)
     parser = _parser(method, named=bool(names))
     from_files = {**settings, **{f"method.{name}": value for name, value in options.items()}}
     values = vars(parser.parse(words, from_files))
@@ -79,35 +80,72 @@ def parse_train(words: list[str]) -> Order:
     return Order(config, title, chosen, **own)
 
 
-def _read_files(files: list[Path], asked: str | None) -> tuple[dict[str, Any], str, dict[str, Any]]:
+def _check_options(words: list[str], method: type[Method]) -> None:
+    """Raise UsageError for an option of another method, and name the methods that have it."""
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--method.").replace("-", "_")
+        if not word.startswith("--method.") or name in read(method):
+            continue
+        others = [title for title, other in outlines().items() if name in read(other)]
+        if others:
+            raise UsageError(
+                f"{flag(f'method.{name}')} is no option of {method.title}, but of"
+                f" {', '.join(others)}: name the method with --method"
+            )
+
+
+def _read_files(
+    files: list[Path], asked: str | None, words: list[str]
+) -> tuple[dict[str, Any], str, dict[str, Any]]:
     """Settings, title of the method, and its options, as the files give them.
 
     Args:
         files: YAML files; later ones override earlier ones.
         asked: The method that the command line names, if any; it overrides the files.
+        words: The rest of the command line, which may ask to resume a run of some method.
     """
     known = {**read(RunConfig), **_OWN}
     settings: dict[str, Any] = {}
     from_file: MethodBlock | None = None
+    shared = False  # whether it is a scenario that names the method
     for file in (file for path in files for file in reversed(chain(path))):
         own = read_file(file)
         block = own.pop("method", None)
         for name in ("base", "bench"):  # bench: settings of a benchmark, not of a run
             own.pop(name, None)
         settings |= typed(known, own, str(file), "adagc train --help")
-        from_file = from_file if block is None else method_of(block, file)
-    title = outline(asked or (from_file.title if from_file else DEFAULT)).title
-    if from_file and from_file.title == title:
-        return settings, title, from_file.options
+        if block is not None:
+            from_file, shared = method_of(block, file), file.name == SCENARIO
+    told = asked or (from_file.title if from_file else _resumed(words, settings))
+    title = outline(told or DEFAULT).title
+    named = from_file.options if from_file and from_file.title == title else None
+    if named is not None and not shared:
+        return settings, title, named
     # The files name no method, or another one, whose options do not apply. If a file is a scenario,
-    # the options are in the method file beside it.
+    # the options are in the method file beside it, also those of the method that it names.
     options: dict[str, Any] = {}
     for path in files:
         scenario = next((file for file in chain(path) if file.name == SCENARIO), None)
         if scenario is not None:
             block = method_options(scenario, title).get(title)
             options |= {} if block is None else block.options
-    return settings, title, options
+    return settings, title, options | (named or {})
+
+
+def _resumed(words: list[str], settings: dict[str, Any]) -> str | None:
+    """The method of the run that is to be resumed; None if none is, or if there is no such run.
+
+    A run goes on as what it is, though the default was another when it began.
+    """
+    _, places = _take(words, "--out")
+    out = places[-1] if places else settings.get("out")
+    if "--resume" not in words or not out:
+        return None
+    from adagc.training.runs import Run
+
+    with suppress(AdagcError, OSError):  # what is wrong with the folder is said later
+        return Run(out).settings.method
+    return None
 
 
 def _parser(method: type[Method], *, named: bool) -> Parser:
@@ -115,7 +153,7 @@ def _parser(method: type[Method], *, named: bool) -> Parser:
     parser = Parser(
         "train",
         "Train one method on one data set and write a run folder with scores and a report.",
-        "adagc train photos/ --labels labels.csv --method AdaGC --out runs/first",
+        "adagc train photos/ --labels labels.csv --out runs/first",
     )
     known = read(RunConfig)
     parser.positional(
@@ -144,7 +182,7 @@ def _parser(method: type[Method], *, named: bool) -> Parser:
     if not named:
         parser.remark(
             "method",
-            f"The options of a method begin with --method, such as --method.weight 5 of {DEFAULT}."
+            "The options of a method begin with --method, such as --method.patience 3."
             " adagc methods NAME explains them, and adagc train --method NAME --help lists them.",
         )
     for option in read(method).values():

@@ -31,21 +31,12 @@ class MethodBlock(NamedTuple):
     tuned_on: TunedOn | None = None  # labels by which the options were chosen, if the file says so
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a YAML file; variables such as ${ADAGC_DATA} are replaced by their values.
+def chain(path: Path) -> list[Path]:
+    """The file, the file it is based on, the base of that one, and so on.
 
     With `base: FILE` a file takes over the settings of another one and can override them. The path
     is relative to the folder of the file that names it.
     """
-    settings: dict[str, Any] = {}
-    for file in reversed(chain(path)):
-        settings |= read_file(file)
-    settings.pop("base", None)
-    return settings
-
-
-def chain(path: Path) -> list[Path]:
-    """The file, the file it is based on, the base of that one, and so on."""
     files = [path]
     while (base := read_file(files[-1]).get("base")) is not None:
         if len(files) > _DEEPEST:
@@ -57,7 +48,8 @@ def chain(path: Path) -> list[Path]:
 def read_file(path: Path) -> dict[str, Any]:
     """The content of one YAML file without that of its base; UsageError if it has no settings.
 
-    Names may be spelt with dashes, as on the command line; the result has them with underscores.
+    Variables such as ${ADAGC_DATA} are replaced by their values. Names may be spelt with dashes, as
+    on the command line; the result has them with underscores.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -150,7 +142,7 @@ def options_in(folder: Path, title: str | None = None) -> dict[str, MethodBlock]
         raise UsageError(f"{folder}: no such folder of method options, as adagc tune writes it")
     methods: dict[str, MethodBlock] = {}
     for path in sorted(folder.glob("*.yaml")):
-        own = None if path.name == SCENARIO else read_settings(path).get("method")
+        own = _named_by(path)
         if own is None or title not in (None, _block(own, path)[0]):
             continue
         others = sorted(map(str, read_file(path).keys() - {"base", "method"}))
@@ -162,6 +154,16 @@ def options_in(folder: Path, title: str | None = None) -> dict[str, MethodBlock]
         block = method_of(own, path)
         methods[block.title] = block
     return methods
+
+
+def _named_by(path: Path) -> Any:
+    """What a method file, or the method file it is based on, has under `method`; None if nothing.
+
+    A scenario may name the method that `adagc train` takes. That makes no method file of a file
+    that is based on it.
+    """
+    files = [read_file(file) for file in chain(path) if file.name != SCENARIO]
+    return next((own["method"] for own in files if "method" in own), None)
 
 
 def _block(entry: Any, where: Path) -> tuple[str, dict[str, Any]]:

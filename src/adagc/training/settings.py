@@ -185,8 +185,8 @@ class DataSettings(SourceSettings):
     Args:
         bands: Names of the bands of the images, in their order.
         nodata: Number that stands for missing values in the images, such as -9999; NaN, and the
-            no-data value that a TIFF file names, always do. They are left out of all statistics,
-            and the network sees the mean of the band in their place.
+            no-data value that a TIFF file names, always do. Statistics leave them out, and the
+            network sees the band's mean there.
         cache: Folder in which decoded images are kept; by default that of the variable ADAGC_CACHE,
             or else the user's cache folder.
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
