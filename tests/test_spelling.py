@@ -162,7 +162,7 @@ def test_dashes_and_underscores_are_the_same(dash, capsys, tmp_path):
     words = ["--batch-size", "7", "--label-seed=3", "--method.teacher-momentum", "0.5"]
     spelt = [word.replace("-", dash) if word.startswith("--") else word for word in words]
     spelt = [word.replace(dash * 2, "--", 1) for word in spelt]
-    order = parse_train([*spelt, "--scheme", "random", "--out", "x"])
+    order = parse_train([*spelt, "--method", "AdaGC", "--scheme", "random", "--out", "x"])
     assert (order.config.batch_size, order.config.label_seed) == (7, 3)
     assert order.options["teacher_momentum"] == 0.5
     write_scenario(tmp_path / "tiny")
@@ -209,7 +209,7 @@ def test_the_help_of_train_begins_with_what_a_first_run_needs(capsys, monkeypatc
     assert headings == ["example", "for a first run", *wanted]
     # The options of a method are named where they are asked for.
     text = "\n".join(lines)
-    assert "--method.patience" not in text
+    assert "  --method.patience N" not in text
     assert "adagc methods NAME" in " ".join(text.split())
     assert "  --method.patience N" in help_of(capsys, "train", "--method", "AdaGC")
 
