@@ -162,7 +162,7 @@ def test_dashes_and_underscores_are_the_same(dash, capsys, tmp_path):
     words = ["--batch-size", "7", "--label-seed=3", "--method.teacher-momentum", "0.5"]
     spelt = [word.replace("-", dash) if word.startswith("--") else word for word in words]
     spelt = [word.replace(dash * 2, "--", 1) for word in spelt]
-    order = parse_train([*spelt, "--scheme", "random", "--out", "x"])
+    order = parse_train([*spelt, "--method", "AdaGC", "--scheme", "random", "--out", "x"])
     assert (order.config.batch_size, order.config.label_seed) == (7, 3)
     assert order.options["teacher_momentum"] == 0.5
     write_scenario(tmp_path / "tiny")
