@@ -182,7 +182,7 @@ def _parser(method: type[Method], *, named: bool) -> Parser:
     if not named:
         parser.remark(
             "method",
-            "The options of a method begin with --method, such as --method.patience 3."
+            "The options of a method begin with --method, such as --method.force 0.5."
             " adagc methods NAME explains them, and adagc train --method NAME --help lists them.",
         )
     for option in read(method).values():
