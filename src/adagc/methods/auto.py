@@ -21,6 +21,7 @@ ENOUGH = 16
 # By how much less AUC the second stage may rank validation images and is still preferred. Such
 # differences are chance, and completed labels give calibrated probabilities.
 TIE = 0.003
+WINDOW = 3  # epochs whose mean AUC decides
 # What an annotator takes the label for, in the sentence that says what was chosen.
 _ASSUMED = {
     "cover": "land cover (classes compete for places)",
@@ -36,9 +37,8 @@ class Auto(Completion):
                    embeddings and coarser maps, on which classes share positions (see Random label)
     Two stages:    as in Completion
     Choice:        the average after the epoch, of either stage, that ranks images best by their
-                   observed validation labels (their AUC) is kept: its scores decide which labels
-                   are completed, stage 2 begins with its weights, and in the end it is deployed;
-                   of two that can hardly be told apart, the one of stage 2
+                   observed validation labels (their AUC, the mean of this and the two epochs before
+                   it) is deployed; of two that can hardly be told apart, the one of stage 2
 
     Whether completion helped is thus decided by labels that were not trained on: those of dominant
     classes tell little of the others, and then an epoch of the first stage remains. Nothing has to
@@ -63,6 +63,7 @@ class Auto(Completion):
         self.kept_value = -math.inf
         self.kept_stage = "explaining"
         self.leeway = 0.0  # by how much less AUC another epoch is preferred to the kept one
+        self.recent: tuple[float, ...] = ()  # AUC of the last epochs of this stage
 
     def check(self, task: Task) -> None:
         """Choose the annotator by whether the network sees where something is."""
@@ -83,6 +84,7 @@ class Auto(Completion):
             "kept_value": self.kept_value,
             "kept_stage": self.kept_stage,
             "leeway": self.leeway,
+            "recent": self.recent,
         }
 
     def wants_validation(self, progress: Progress) -> bool:
@@ -90,10 +92,16 @@ class Auto(Completion):
         return True
 
     def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
-        """Keep the average if it ranks the validation images better than ever before."""
+        """Keep the average if it ranks the validation images better than ever before.
+
+        Of a few hundred labels the AUC varies by chance from epoch to epoch, and the highest of
+        many values is often that of a poor epoch. The mean of three is harder to fool.
+        """
         if super().wants_validation(progress):
             super().see_validation(probabilities, observed, progress)
-        value = auc(observed.cpu().numpy(), probabilities.cpu().numpy())
+        latest = auc(observed.cpu().numpy(), probabilities.cpu().numpy())
+        self.recent = (*self.recent, latest)[-WINDOW:]
+        value = sum(self.recent) / len(self.recent)
         if value <= self.kept_value - self.leeway:
             return
         # If there is nothing to rank, the value is no number: then the last epoch is kept.
@@ -106,10 +114,11 @@ class Auto(Completion):
         """Begin a new average, which is kept from the epoch on in which it ranks as well."""
         super().restarted(network, progress)
         self.leeway = TIE
+        self.recent = ()
 
-    def chosen(self, network: nn.Module) -> nn.Module:
-        """The kept network: the second stage begins with its weights."""
-        return self.kept.network
+    def reviewed(self, network: nn.Module) -> nn.Module:
+        """The average, with which the second stage begins, not the kept one."""
+        return self.average.network
 
     def deployed(self, network: nn.Module) -> nn.Module:
         """The kept network."""

@@ -117,8 +117,12 @@ class Method(nn.Module, ABC):
         """Whether `review` wants the predictions for all training images after this epoch."""
         return False
 
+    def reviewed(self, network: nn.Module) -> nn.Module:
+        """The network whose predictions for the training images `review` gets: the deployed one."""
+        return self.deployed(network)
+
     def review(self, probabilities: Tensor, progress: Progress) -> None:
-        """Use the (N, C) predictions of the deployed network, made without augmentation.
+        """Use the (N, C) predictions of the `reviewed` network, made without augmentation.
 
         Called after each epoch for which `reviews` returns True.
         """

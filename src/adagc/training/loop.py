@@ -132,7 +132,7 @@ def fit(
         check_weights(trainer.reported()[0], progress)
         if method.reviews(progress):
             predicted = predict(
-                method.deployed(network), images, rows, device=fabric.device, together=True
+                method.reviewed(network), images, rows, device=fabric.device, together=True
             )
             method.review(torch.from_numpy(predicted).to(fabric.device), progress)
         look = Look(images, validation, fabric.device)
