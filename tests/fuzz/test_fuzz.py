@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from adagc import demo
 from adagc.cli import COMMANDS, main
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find
@@ -54,6 +55,9 @@ tried: collections.Counter[str] = collections.Counter()
 
 def test_no_input_brings_a_command_down(run, monkeypatch):
     monkeypatch.setenv("ADAGC_CACHE", str(run.parent / "cache"))
+    # A folder that a demo can have is a right answer, and the whole demo would take minutes.
+    for name, value in (("scenes", 30), ("epochs", 1)):
+        monkeypatch.setitem(demo.SETTINGS, name, value)
 
     @settings(
         max_examples=COUNT,
