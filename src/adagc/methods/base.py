@@ -131,20 +131,13 @@ class Method(nn.Module, ABC):
         """Whether `see_validation` wants the validation predictions of this epoch."""
         return False
 
-    def probe(self, network: nn.Module) -> nn.Module:
-        """The network whose validation predictions `see_validation` gets: the watched one.
-
-        It may give more than one prediction per class, where several heads are to be compared.
-        """
-        return self.watched(network)
-
     def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
         """Use validation predictions; called before reported networks are judged, then `end_epoch`.
 
-        What is deployed may be chosen here. The probed network itself must not be changed.
+        What is deployed may be chosen here. The watched network itself must not be changed.
 
         Args:
-            probabilities: (V, C) predictions of the `probe` for the validation images.
+            probabilities: (V, C) predictions of the `watched` network for the validation images.
             observed: (V, C) int8, their labels: +1 present, 0 unobserved, -1 absent.
             progress: The epoch that has ended.
         """

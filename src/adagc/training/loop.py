@@ -140,7 +140,7 @@ def fit(
             if method.wants_validation(progress):
                 # Before networks are judged: what the method deploys may depend on it.
                 method.see_validation(
-                    torch.from_numpy(look(method.probe(network))).to(fabric.device),
+                    torch.from_numpy(look(method.watched(network))).to(fabric.device),
                     torch.from_numpy(validation.observed.astype(np.int8)).to(fabric.device),
                     progress,
                 )
