@@ -15,9 +15,6 @@ from adagc.methods.base import Method, positives
 from adagc.methods.state import SampleTable
 from adagc.types import Batch, Losses, Progress, Task
 
-# log t and log(1 - t) must stay finite; a target this close to 0 or 1 is certain.
-_LEAST, _MOST = 1e-6, 1.0 - 1e-6
-
 
 class EarlyLearning(Method):
     """Assume negative; stay close to own averaged predictions.
@@ -117,7 +114,8 @@ def binary_agreement(logits: Tensor, targets: Tensor, excluded: Tensor) -> Tenso
     """log(1 - [p t + (1 - p)(1 - t)]), 0 where excluded.
 
     Written as logaddexp(log p + log(1 - t), log(1 - p) + log t), which is exact for any logit and
-    keeps the gradient with respect to z between -1 and 1.
+    keeps the gradient with respect to z between -1 and 1. A certain t makes one of the two -inf,
+    and the other one is the result.
 
     Args:
         logits: (B, C) z.
@@ -125,6 +123,6 @@ def binary_agreement(logits: Tensor, targets: Tensor, excluded: Tensor) -> Tenso
         excluded: (B, C) entries other than 0 are left out.
     """
     z = losses.precise(logits)
-    t = targets.detach().to(z.dtype).clamp(_LEAST, _MOST)
+    t = targets.detach().to(z.dtype).clamp(0, 1)  # rounding may leave an average above 1
     matrix = torch.logaddexp(logsigmoid(z) + torch.log1p(-t), logsigmoid(-z) + torch.log(t))
     return torch.where(excluded == 0, matrix, torch.zeros_like(matrix))
