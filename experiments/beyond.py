@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from functools import cache
 
 from lines import RECORDS, read
@@ -130,20 +129,3 @@ def controls() -> str:
         values = (of(name).mean("WAN", view=BEST), control(name), of(name).mean("Auto", view=BEST))
         lines.append(f"| {DATA[name][0]} | {' | '.join(map(one, values))} |")
     return "\n".join(lines)
-
-
-def own_thresholds(data: str, rows: Sequence[str] = ("AN", "WAN", "AdaGC", "Auto")) -> str:
-    """mF1 of the average after the last epoch: at one half, and at learnt thresholds."""
-    records = read(RECORDS / FOLDER / f"thresholds-{data}.jsonl")
-    lines = ["| | one half | learnt thresholds | best in hindsight |", "|---|---:|---:|---:|"]
-    for row in rows:
-        found = [line["scores"]["averaged-last"] for line in records if line["method"] == row]
-        means = [
-            one(statistics.fmean(cell[rule][0] for cell in found))
-            for rule in ("half", "pooled-f1", "oracle")
-        ]
-        lines.append(f"| {row} | {' | '.join(means)} |")
-    return "\n".join(lines)
-
-
-__all__ = ["completed", "controls", "cost", "every", "of", "own_thresholds", "table"]
