@@ -19,8 +19,8 @@ class CoverLabel(AreaLabel):
 
     L = -1/2 log A_s - 1/2 log P(s),   A_s of Area label, P(s) of Random cover, on the same maps
 
-    How well a network explains labels does not always tell the two rules apart, because it can learn
-    to explain the same labels by either. This loss does about as well as the right one of them.
+    How well a network explains labels does not always tell the two rules apart, because it can
+    learn to explain the same labels by either. This loss does about as well as the right one.
 
     Args:
         looks: Number of positions that decide whether a class is predicted (m): more looks find
