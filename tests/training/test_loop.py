@@ -597,6 +597,62 @@ def test_a_negative_loss_is_no_reason_to_stop(tmp_path):
     assert history(tmp_path)[-1]["losses"]["total"] < -15
 
 
+# -- what is chosen while training -----------------------------------------------------------
+
+
+class Chooser(Toy):
+    """Deploys the weights of an epoch that it chooses by validation predictions, and no others."""
+
+    def setup(self, network, task):
+        super().setup(network, task)
+        self.kept = copy.deepcopy(network)  # as it began
+        self.reviewed_with: list[Tensor] = []
+
+    def wants_validation(self, progress):
+        return True
+
+    def see_validation(self, probabilities, observed, progress):
+        if progress.epoch == 2:
+            self.kept.load_state_dict(self.current.state_dict())
+
+    def watched(self, network):
+        self.current = network
+        return network
+
+    def deployed(self, network):
+        return self.kept
+
+    def reviews(self, progress):
+        return progress.epoch == 1
+
+    def reviewed(self, network):
+        return network
+
+    def review(self, probabilities, progress):
+        self.reviewed_with.append(probabilities)
+
+
+def test_what_a_method_chooses_in_an_epoch_is_judged_in_that_epoch(tmp_path):
+    method = Chooser()
+    run(tmp_path, method, settings={"learning_rate": 0.1})
+    begun, chosen, after = (line["criteria"]["network"]["likelihood"] for line in history(tmp_path))
+    assert begun != chosen  # not those of the weights before the choice
+    assert chosen == after
+
+
+def test_labels_are_reviewed_with_the_network_that_the_method_names(tmp_path):
+    method = Chooser()
+    _, _, states = run(tmp_path, method, settings={"learning_rate": 0.1})
+    collection = make_collection("embeddings")
+    network = make_classifier()
+    network.load_state_dict(states[0])
+    rows = collection.splits["train"]
+    wanted = predict(network, collection.images, rows)
+    np.testing.assert_allclose(method.reviewed_with[0].numpy(), wanted, rtol=1e-5)
+    begun = predict(make_classifier(), collection.images, rows)
+    assert np.abs(wanted - begun).max() > 0.01  # which the deployed one would give
+
+
 # -- the loop never names a method -----------------------------------------------------------
 
 
