@@ -41,7 +41,7 @@ from lines import RECORDS, Line, append, read
 TITLES = {"aid": "AID", "ucm": "UC Merced", "demo": "demo"}
 # Seeds with which rules were made; all others played no part in it.
 DEVELOPMENT = {"aid": range(10), "ucm": range(10), "demo": range(100, 200)}
-SHOWN = ("network-last", "averaged-last")
+SHOWN = ("network-last", "averaged-last")  # of the four that are recorded
 METRICS = ("mF1", "micro-F1", "OA")
 JUDGED = METRICS[:2]  # accuracy is highest where rare classes are never predicted
 
@@ -130,8 +130,7 @@ def recorded(data: str, one: Run) -> dict[str, Any]:
     """The line of a run."""
     truth, predictions = truth_of(one), predictions_of(one)
     scores = {}
-    for name in SHOWN:
-        view = VIEWS[name]
+    for name, view in VIEWS.items():
         network = view.of(one.history[-1].roles)
         if network is not None:
             held = held_out.of_network(one, network, view.choice)
@@ -168,11 +167,12 @@ def lines(*, development: bool) -> list[Line]:
 
 
 def cells(records: Sequence[Line], data: str | None = None, **wanted: Any) -> Iterator[Cell]:
-    """The scores of all networks in these records, of one data set, method, seed or view."""
+    """The scores in these records, of one data set, method, seed or view; else of those shown."""
     view = wanted.pop("view", None)
+    views = SHOWN if view is None else (view,)
     for line in records:
         if data in (None, line["data"]) and wanted.items() <= line.items():
-            yield from (one for name, one in line["scores"].items() if view in (None, name))
+            yield from (one for name, one in line["scores"].items() if name in views)
 
 
 def mean(found: Sequence[Cell], rule: str, metric: str = "mF1") -> float:
