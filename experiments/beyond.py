@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from functools import cache
 
+import thresholds
 from lines import RECORDS, read
 from records import HEADINGS, Pack
-from words import one
+from words import error, one
 
-from adagc.compare.bootstrap import resample
+from adagc.compare.bootstrap import Resampled, resample
 from adagc.compare.comparison import Comparison
+from adagc.compare.intervals import Difference
 from adagc.compare.words import signed
+from adagc.methods import outlines
 from adagc.metrics import METRICS
 from adagc.training.views import VIEWS
 
-FOLDER = "beyond"
+FOLDER, ESTIMATED = "beyond", "beyond-estimated"  # packs; the other with --priors estimated
 # By pack: the words for its data, and what Auto should gain over WAN in mAP.
 DATA = {
     "aid-features-tuned": ("AID, frozen features", 3),
@@ -25,29 +29,72 @@ DATA = {
     "demo-random": ("synthetic scenes, random labels", 3),
     "demo-dominant": ("synthetic scenes, dominant labels", 3),
 }
-BEST = "averaged-best"
+BEST, LAST = "averaged-best", "averaged-last"
+# Packs whose thresholds were recorded, by the name of the record.
+THRESHOLDS = {"aid-features-tuned": "aid", "ucm-features-tuned": "ucm", "demo-random": "demo"}
+MARKS = {"told": " ᵃ", "estimated": " ᵉ", "none": ""}
+
+
+def view_of(row: str) -> str:
+    """What is shown of a row: the average at the epoch that noisy validation chooses.
+
+    Auto chooses an epoch itself, and this is what it deploys after the last one.
+    """
+    return LAST if row == "Auto" else BEST
 
 
 @cache
-def of(name: str) -> Pack:
+def of(name: str, folder: str = FOLDER) -> Pack:
     """The confirmation runs of a scenario."""
-    return Pack(f"{FOLDER}/{name}")
+    return Pack(f"{folder}/{name}")
+
+
+def there(folder: str, name: str) -> bool:
+    """Whether there are results of a scenario in a folder of packs."""
+    return (RECORDS / folder / name / "pack.json").exists()
 
 
 def known() -> list[str]:
     """The scenarios that were confirmed."""
-    return [name for name in DATA if (RECORDS / FOLDER / name / "pack.json").exists()]
+    return [name for name in DATA if there(FOLDER, name)]
 
 
 @cache
-def gain(name: str, row: str = "Auto", other: str = "WAN", view: str = BEST) -> str:
-    """What a row gains over another in mAP, with the 95 % interval of this one comparison."""
-    results = of(name).results
-    judged = {label: results.of(label) for label in (row, other)}
-    drawn = resample(judged, VIEWS[view], resamples=500, seed=0)
+def difference(runs: Pack, row: str, other: str) -> Difference:
+    """What a row gains over another in mAP, each as it is shown: one planned comparison."""
+    results = runs.results
+    first, second = (
+        resample({label: results.of(label)}, VIEWS[view_of(label)], resamples=500, seed=0)
+        for label in (row, other)
+    )
+    # Both draw the same images: the draws depend on the seed and on how many images there are.
+    drawn = Resampled(
+        first.images, {**first.plain, **second.plain}, {**first.drawn, **second.drawn}
+    )
     found = Comparison(drawn, [row, other]).difference(row, other)
     assert found is not None, "both were run with the same seeds"
-    return signed(found)
+    return found
+
+
+def gain(name: str, row: str = "Auto", other: str = "WAN", folder: str = FOLDER) -> str:
+    """The difference of two rows in mAP with its 95 % interval: "+1.5 ± 0.7"."""
+    return signed(difference(of(name, folder), row, other))
+
+
+def shown(runs: Pack, row: str, metric: str = "mAP") -> float:
+    """The mean score of a row, as it is shown."""
+    return runs.mean(row, metric, view_of(row))
+
+
+def both(runs: Pack, row: str) -> str:
+    """The mAP and mF1 of a row: "68.7 / 62.8"."""
+    return f"{one(shown(runs, row))} / {one(shown(runs, row, 'mF1'))}"
+
+
+def closed(runs: Pack, row: str) -> float:
+    """Share of the gap from AN to GT in mAP that a row closes, in per cent."""
+    own, low, high = (shown(runs, label) for label in (row, "AN", "GT w/ BCE"))
+    return 100 * (own - low) / (high - low)
 
 
 def table() -> str:
@@ -59,31 +106,87 @@ def table() -> str:
     for name in known():
         words, wanted = DATA[name]
         runs = of(name)
-        scores = [
-            f"{one(runs.mean(row, view=BEST))} / {one(runs.mean(row, 'mF1', BEST))}"
-            for row in ("WAN", "AdaGC", "Auto")
-        ]
-        shares = [f"{runs.closed(row, BEST):.0f} %" for row in ("AdaGC", "Auto")]
+        scores = [both(runs, row) for row in ("WAN", "AdaGC", "Auto")]
+        shares = [f"{closed(runs, row):.0f} %" for row in ("AdaGC", "Auto")]
         cells = (words, *scores, gain(name), f"+{wanted}", *shares)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def rows(names: Sequence[str]) -> dict[str, dict[str, Pack]]:
+    """By row and scenario the pack that has it; told, estimated and none are rows apart."""
+    found: dict[str, dict[str, Pack]] = {}
+    for folder in (FOLDER, ESTIMATED):
+        for name in (name for name in names if there(folder, name)):
+            runs = of(name, folder)
+            for label in runs.results.labels:
+                knows = runs.results.knows(label)
+                found.setdefault(label + MARKS[knows], {}).setdefault(name, runs)
+    order = [*outlines()]
+    return dict(sorted(found.items(), key=lambda item: order.index(item[0].rstrip(" ᵃᵉ"))))
+
+
 def every(metric: str = "mAP") -> str:
-    """All methods of the confirmation on all data, averages at the chosen epoch."""
+    """All methods of the confirmation on all data, each as it is shown."""
     names = known()
-    rows = dict.fromkeys(label for name in names for label in of(name).results.labels)
     lines = [
         f"| | {' | '.join(DATA[name][0] for name in names)} |",
         f"|---|{'---:|' * len(names)}",
     ]
-    for row in rows:
-        cells = [
-            one(of(name).mean(row, metric, BEST)) if row in of(name).results.labels else ""
-            for name in names
-        ]
+    for row, packs in rows(names).items():
+        label = row.rstrip(" ᵃᵉ")
+        cells = [one(shown(packs[name], label, metric)) if name in packs else "" for name in names]
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def rivals(name: str) -> list[tuple[str, float]]:
+    """Rows that get nothing but observed labels, best mAP first."""
+    found = [
+        (row, shown(packs[name], row.rstrip(" ᵉ")))
+        for row, packs in rows([name]).items()
+        if not packs[name].results.given(row.rstrip(" ᵉ")) & {"truth", "priors"}
+    ]
+    return sorted(found, key=lambda item: -item[1])
+
+
+# -- thresholds ----------------------------------------------------------------------------------
+
+
+def learnt(name: str, row: str, rule: str) -> dict[int, float]:
+    """mF1 of a row by seed, as it is shown, at the thresholds of a rule."""
+    return {
+        line["seed"]: line["scores"][view_of(row)][rule][thresholds.METRICS.index("mF1")]
+        for line in thresholds.lines(development=False)
+        if line["data"] == THRESHOLDS[name] and line["method"] == row
+    }
+
+
+def limits() -> str:
+    """mF1 of WAN, AdaGC and Auto at one half and at thresholds that were learnt."""
+    names = [name for name in THRESHOLDS if name in known() and learnt(name, "Auto", "half")]
+    lines = [
+        "| | WAN | AdaGC | Auto | Auto over WAN, both at learnt thresholds | Auto at learnt ones"
+        " over WAN at one half |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name in names:
+        cells = [
+            " / ".join(
+                one(statistics.fmean(learnt(name, row, rule).values()))
+                for rule in ("half", thresholds.DEFAULT)
+            )
+            for row in ("WAN", "AdaGC", "Auto")
+        ]
+        for rule in (thresholds.DEFAULT, "half"):
+            own, base = learnt(name, "Auto", thresholds.DEFAULT), learnt(name, "WAN", rule)
+            gaps = [own[seed] - base[seed] for seed in own]
+            cells.append(error(gaps))
+        lines.append(f"| {DATA[name][0]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+# -- Auto -----------------------------------------------------------------------------------------
 
 
 def stages(name: str) -> list[tuple[int, int, int | None]]:
@@ -110,22 +213,31 @@ def cost(name: str, row: str = "Auto", other: str = "AN") -> str:
     return f"{own / base:.2f}"
 
 
-def control(name: str, metric: str = "mAP") -> float:
-    """WAN with the class maps of likelihood methods: experiments/controls.py."""
-    metrics = METRICS[HEADINGS[metric]]
+# -- controls -------------------------------------------------------------------------------------
+
+
+def control(name: str, title: str) -> float | None:
+    """The mAP of a method with the class maps of likelihood methods: experiments/controls.py."""
+    metric = METRICS[HEADINGS["mAP"]]
     values = [
-        metrics.scale * line["scores"][BEST][metrics.key]
+        metric.scale * line["scores"][BEST][metric.key]
         for line in read(RECORDS / "beyond-controls.jsonl")
-        if line["scenario"] == name
+        if line["scenario"] == name and line["method"] == f"{title}, any position"
     ]
-    return statistics.fmean(values)
+    return statistics.fmean(values) if values else None
 
 
 def controls() -> str:
     """What Auto gains over WAN, in part by its last layer."""
-    lines = ["| | WAN | WAN, any position | Auto |", "|---|---:|---:|---:|"]
-    there = {line["scenario"] for line in read(RECORDS / "beyond-controls.jsonl")}
-    for name in (name for name in known() if name in there):
-        values = (of(name).mean("WAN", view=BEST), control(name), of(name).mean("Auto", view=BEST))
-        lines.append(f"| {DATA[name][0]} | {' | '.join(map(one, values))} |")
+    lines = [
+        "| | WAN | WAN, any position | Auto | GT | GT, any position |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name in known():
+        runs, wan, gt = of(name), control(name, "WAN"), control(name, "GT w/ BCE")
+        if wan is None:
+            continue
+        values = (shown(runs, "WAN"), wan, shown(runs, "Auto"), shown(runs, "GT w/ BCE"), gt)
+        cells = ["" if value is None else one(value) for value in values]
+        lines.append(f"| {DATA[name][0]} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""What the last layer alone gives: WAN with the class maps that likelihood methods have.
+"""What the last layer alone gives: WAN and GT with the class maps that likelihood methods have.
 
     python experiments/controls.py demo-random --seeds 0 1 2 3 4
     ADAGC_FEATURES=runs/mosaic-arrays/maps-150 python experiments/controls.py mosaic-features-random
 
-Methods that explain labels position by position also have another last layer than WAN. Here WAN has
-one that takes a soft maximum over the positions of several stages, and all else is as in
-`adagc bench` of the scenario. Every run is a line of docs/results/data/beyond-controls.jsonl; lines
-that are there are not made again.
+Methods that explain labels position by position also have another last layer than the others. Here
+WAN, and training with all labels, have one that takes a soft maximum over the positions of several
+stages, and all else is as in `adagc bench` of the scenario. Every run is a line of
+docs/results/data/beyond-controls.jsonl; lines that are there are not made again.
 """
 
 from __future__ import annotations
@@ -29,31 +29,35 @@ from adagc.training.network import resolve
 from adagc.training.views import VIEWS
 
 RECORD = RECORDS / "beyond-controls.jsonl"
-WAN = find("WAN")
+SUFFIX = ", any position"
+CONTROLS = {"WAN": "WAN", "GT": "GT w/ BCE"}  # the word of the command line -> the method
 
 
-class AnywhereWAN(WAN):  # type: ignore[valid-type,misc]
-    """WAN on class maps: a class is present if some position shows it."""
+def anywhere(title: str) -> type[Method]:
+    """The method on class maps: a class is present if some position shows it."""
+    plain = find(title)
 
-    title: ClassVar[str] = "WAN, any position"
-    needs: ClassVar[frozenset[str]] = frozenset({"feature_map"})
+    class Anywhere(plain):  # type: ignore[valid-type,misc]
+        needs: ClassVar[frozenset[str]] = plain.needs | {"feature_map"}
 
-    def head(self) -> HeadSpec:
-        """A soft maximum over positions."""
-        return HeadSpec("any-position")
+        def head(self) -> HeadSpec:
+            return HeadSpec("any-position")
+
+    Anywhere.title = title + SUFFIX
+    return Anywhere
 
 
-def run(name: str, seeds: Sequence[int] | None, record: Path = RECORD) -> None:
-    """Train the control on every seed of a scenario that the record does not have yet."""
-    scenario = load(name)
-    known = {(line["scenario"], line["seed"]) for line in read(record)}
+def run(name: str, title: str, seeds: Sequence[int] | None, record: Path = RECORD) -> None:
+    """Train a control on every seed of a scenario that the record does not have yet."""
+    scenario, kind = load(name), anywhere(title)
+    known = {(line["scenario"], line["method"], line["seed"]) for line in read(record)}
     collection = None
     for seed in seeds or scenario.seeds:
-        if (name, seed) in known:
+        if (name, kind.title, seed) in known:
             continue
         config = scenario.config(seed)
         collection = collection or open_configured(config)
-        method: Method = AnywhereWAN(**scenario.told("WAN"))
+        method = kind(**scenario.told(title))
         done = train(resolve(config, collection.images), method, collection=collection)
         assert done.scores is not None
         scores = {
@@ -66,13 +70,15 @@ def run(name: str, seeds: Sequence[int] | None, record: Path = RECORD) -> None:
         shown = {
             view: round(100 * one["mean_average_precision"], 1) for view, one in scores.items()
         }
-        print(name, seed, shown, flush=True)
+        print(name, kind.title, seed, shown, flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("scenarios", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+")
+    parser.add_argument("--methods", nargs="+", choices=list(CONTROLS), default=list(CONTROLS))
     chosen = parser.parse_args()
     for one in chosen.scenarios:
-        run(one, chosen.seeds)
+        for word in chosen.methods:
+            run(one, CONTROLS[word], chosen.seeds)

@@ -36,6 +36,12 @@ def spread(values: Sequence[float], decimals: int = 2) -> str:
     return mean if len(values) == 1 else f"{mean} ({statistics.stdev(values):.{decimals}f})"
 
 
+def error(gaps: Sequence[float]) -> str:
+    """The mean of differences, one per seed, and its standard error: "+5.8 ± 0.6"."""
+    mean = plus(statistics.fmean(gaps))
+    return mean if len(gaps) == 1 else f"{mean} ± {one(statistics.stdev(gaps) / len(gaps) ** 0.5)}"
+
+
 def quoted(text: str) -> str:
     """Text as a quotation, in lines."""
     return "\n".join(f"> {line}" for line in _wrapped(text, WIDTH - 2))
