@@ -87,12 +87,13 @@ CHANGES = {
 
 
 class Variant(Auto):
-    """Auto with a change; `features` are those of the training images, for neighbours."""
+    """Auto with the change of this name."""
 
-    def __init__(self, change: Change, features: Tensor | None = None) -> None:
+    def __init__(self, *, variant: str = "base") -> None:
         super().__init__()
-        self.change = change
-        self.features = features
+        self.variant = variant
+        self.change = CHANGES[variant]
+        self.features: Tensor | None = None  # of the training images, for neighbours
         self.counted: Tensor | None = None
 
     def setup(self, network: nn.Module, task: Task) -> None:
@@ -186,14 +187,15 @@ def run(name: str, chosen: Sequence[str], record: Path = RECORD) -> None:
     for variant in chosen:
         for seed in (seed for seed in SEEDS if (name, variant, seed) not in known):
             config = resolve(scenario.config(seed), collection.images)
-            features = None
+            method = Variant(variant=variant)
             if CHANGES[variant].neighbours:
                 rows = observe(
                     collection, labels=None, scheme=config.scheme, label_seed=config.label_seed
                 ).train
                 values = collection.images.gather(rows).astype(np.float32)
-                features = torch.from_numpy(values.reshape(*values.shape[:2], -1).mean(axis=2))
-            method = Variant(CHANGES[variant], features)
+                method.features = torch.from_numpy(
+                    values.reshape(*values.shape[:2], -1).mean(axis=2)
+                )
             with mock.patch.object(trainer, "_rate", method.factor):
                 done = train(config, method, collection=collection)
             assert done.scores is not None
