@@ -65,6 +65,11 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def complete(name: str) -> bool:
+    """Whether Auto and WAN have been run."""
+    return {"Auto"} <= {run.label for run in runs(name).results.finished}
+
+
 def gain(name: str, other: str = "WAN") -> str:
     """What Auto gains over a method at its best noisy epoch, with the error over common seeds."""
     own = runs(name).per_seed("Auto", view=view_of("Auto"))

@@ -25,9 +25,11 @@ from adagc.atomic import write_text
 
 sys.path.insert(0, str(Path(__file__).parent))
 import beyond
+import ends
 import fidelity
 import frequencies
 import thresholds
+import variants
 import views
 from lines import made
 from records import Lines, Pack, Printed, Selection, Tuning
@@ -63,6 +65,8 @@ def environment() -> jinja2.Environment:
         "printed": cache(Printed),
         "selection": cache(Selection),
         "beyond": beyond,
+        "ends": ends,
+        "variants": variants,
         "fidelity": fidelity,
         "frequencies": frequencies,
         "thresholds": thresholds,

@@ -30,6 +30,8 @@ from adagc.training.views import VIEWS, View
 TITLES = {
     "aid": "AID, frozen features",
     "ucm": "UC Merced, frozen features",
+    "aid-confirmed": "AID, frozen features, seeds 10 to 14",
+    "ucm-confirmed": "UC Merced, frozen features, seeds 10 to 14",
     "demo-random": "Demo-Random",
     "demo-dominant": "Demo-Dominant",
     "mosaic-random": "Mosaic-Random, frozen features",

@@ -69,7 +69,15 @@ SCENARIOS = {
     "mosaic-random": "mosaic-features-random",
     "mosaic-dominant": "mosaic-features-dominant",
 }
-PACKS = ("demo-random", "demo-dominant", "mosaic-random", "mosaic-dominant")  # also read from packs
+# Packs of a bench that are read as well, by data: five seeds with all methods and the newest.
+PACKS = {
+    "aid-confirmed": "beyond/aid-features-tuned",
+    "ucm-confirmed": "beyond/ucm-features-tuned",
+    "demo-random": "beyond/demo-random",
+    "demo-dominant": "beyond/demo-dominant",
+    "mosaic-random": "beyond/mosaic-features-random",
+    "mosaic-dominant": "beyond/mosaic-features-dominant",
+}
 SHARE = 0.5  # of the training images, in trials
 SEEDS = 5
 KINDS = ("trial", "run")
@@ -228,11 +236,12 @@ def recorded(out: Path, benches: Mapping[str, Path] | None = None) -> list[Line]
         benches: By data, folders that adagc bench has written; they replace packs.
     """
     lines: list[Line] = []
-    for data, name in SCENARIOS.items():
+    for data in SCENARIOS:
         lines += read(out / f"selection-{data}.jsonl")
-        folder = (benches or {}).get(data, out / name)
-        if data in (benches or {}) or (data in PACKS and (folder / "pack.json").exists()):
-            lines += lines_of(bench(folder), data)
+    packs = {data: out / name for data, name in PACKS.items()}
+    there = {data: path for data, path in packs.items() if (path / "pack.json").exists()}
+    for data, folder in (there | dict(benches or {})).items():
+        lines += lines_of(bench(folder), data)
     return lines
 
 

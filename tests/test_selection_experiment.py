@@ -200,9 +200,10 @@ def test_finished_benches_are_read_from_folders_and_from_packs(benched, tiny, tm
                 [record.oracle.validation[name].mean_average_precision for record in history],
                 abs=1e-5,
             )
-    pack(tiny, collect("tiny", benched), tmp_path / "records" / "demo-random")
+    pack(tiny, collect("tiny", benched), tmp_path / "records" / "beyond" / "demo-random")
     assert (
-        list(lines_of(regret.bench(tmp_path / "records" / "demo-random"), "demo-random")) == found
+        list(lines_of(regret.bench(tmp_path / "records" / "beyond" / "demo-random"), "demo-random"))
+        == found
     )
     assert selection.recorded(tmp_path / "records") == found
     assert selection.recorded(tmp_path, {"demo-random": folder}) == found
