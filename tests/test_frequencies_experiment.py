@@ -50,7 +50,8 @@ def test_errors_are_shares_of_the_truth():
     assert frequencies.worst_error(RECORDS) == pytest.approx(0.15)
     assert frequencies.within(RECORDS, 0.1) == 1
     assert frequencies.classes_within(RECORDS, 0.1) == 1
-    assert frequencies.covered(RECORDS) == 1
+    assert frequencies.covered(RECORDS, 0) == 1
+    assert frequencies.covered(RECORDS, 0.1) == 2  # 1.8 becomes 2.0 and more
 
 
 def test_the_table_has_the_mean_of_both_errors():

@@ -68,13 +68,27 @@ def test_the_interval_holds_the_truth_and_shrinks_with_more_images():
     for count in (300, 2400):
         for seed in range(10):
             p, observed, truth = images(count, 4.0, seed=seed)
-            found = estimate(p, observed, seed=seed)
+            found = estimate(p, observed, network=0, seed=seed)
             low, high = found.interval
             inside += low <= truth.sum(axis=1).mean() <= high
             widths.setdefault(count, []).append(high - low)
             assert low < found.cardinality < high
     assert inside >= 16  # of 20; 19 are expected
     assert np.mean(widths[2400]) < 0.5 * np.mean(widths[300])
+
+
+def test_intervals_cover_another_network_too():
+    p, observed, _ = images(20_000, 4.0)
+    alone, found = (estimate(p, observed, network=share) for share in (0, 0.1))
+    assert found.cardinality == alone.cardinality
+    # So many images leave hardly anything but the network: 1.96 times a tenth to either side.
+    assert found.interval[1] / found.interval[0] == pytest.approx(np.exp(2 * 1.96 * 0.1), rel=0.02)
+    widths = [
+        one.frequency_intervals[:, 1] - one.frequency_intervals[:, 0] for one in (alone, found)
+    ]
+    assert (widths[1] > 2 * widths[0]).all()
+    assert ((found.frequency_intervals > 0) & (found.frequency_intervals < 1)).all()
+    assert estimate(p, observed).interval == found.interval  # the default
 
 
 def test_one_step_per_resample_spreads_like_whole_fits():
@@ -128,8 +142,8 @@ def test_of_many_images_those_with_a_label_are_used():
     """Labels of a few images among very many are all counted, and images without tell nothing."""
     p, observed, _ = images(ENOUGH + 300, 3.0)
     observed[300:] = 0
-    alone = estimate(p[:300], observed[:300])
-    found = estimate(p, observed)
+    alone = estimate(p[:300], observed[:300], network=0)
+    found = estimate(p, observed, network=0)
     assert found.calibration.alpha == pytest.approx(alone.calibration.alpha, rel=1e-4)
     assert found.frequencies == pytest.approx(found.calibration.presence(p).mean(axis=0))
     assert found.interval[1] - found.interval[0] == pytest.approx(

@@ -12,6 +12,7 @@ known.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,12 @@ from adagc.priors.checks import FEW_LABELS, checked
 
 _RESAMPLES = 400
 _LEVEL = (2.5, 97.5)
+# Other networks, trained on the same labels, give other estimates, which images drawn anew cannot
+# show. So large is the deviation of their errors beyond that (docs/results/frequencies.md),
+# of the logarithm of the number of labels, and of the logit of the frequency of a class.
+NETWORK = 0.1
+_CLASS = 3.5 * NETWORK
+_SIDE = 1.96  # standard deviations to either side
 # An interval wider than this share of the estimate, on either side, is no knowledge.
 _WIDE = 0.35
 # The difference of tempered likelihoods from which on labels look like those of dominant classes.
@@ -59,6 +66,7 @@ def estimate(
     observed: ArrayLike,
     *,
     areas: ArrayLike | None = None,
+    network: float = NETWORK,
     seed: int = 0,
 ) -> Priors:
     """Estimate how frequent classes are, and how many labels an image has.
@@ -74,6 +82,8 @@ def estimate(
         areas: (N, C) predictions of a method that takes labels for those of dominant classes (Area
             label), if there are any. If they explain the observed labels better, frequencies are
             not trusted.
+        network: How much another network would change the estimate, as a standard deviation
+            relative to it; the intervals cover this and the choice of images. 0 leaves it out.
         seed: Of the images that are drawn anew for the intervals.
 
     Raises:
@@ -94,12 +104,29 @@ def estimate(
     return Priors(
         frequencies,
         cardinality,
-        (low, high),
-        intervals,
+        with_network(low, high, network),
+        _classes_with_network(intervals, network * _CLASS / NETWORK),
         trusted,
         reason,
         found.calibration,
     )
+
+
+def with_network(low: float, high: float, network: float = NETWORK) -> tuple[float, float]:
+    """An interval of the number of labels that covers the network, of one that covers images."""
+    middle, side = (math.log(high) + math.log(low)) / 2, (math.log(high) - math.log(low)) / 2
+    side = math.hypot(side, _SIDE * network)
+    return math.exp(middle - side), math.exp(middle + side)
+
+
+def _classes_with_network(intervals: Floats, network: float) -> Floats:
+    """The same for (C, 2) intervals of frequencies, which stay between 0 and 1."""
+    inner = np.clip(intervals, 1e-9, 1 - 1e-9)
+    logits = np.log(inner) - np.log1p(-inner)
+    middle, side = logits.mean(axis=1), np.ptp(logits, axis=1) / 2
+    side = np.hypot(side, _SIDE * network)
+    wide: Floats = 1 / (1 + np.exp(-np.stack([middle - side, middle + side], axis=1)))
+    return wide
 
 
 def _resampled(found: Fit, scores: Floats, seed: int) -> Floats:
