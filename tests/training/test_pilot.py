@@ -25,6 +25,7 @@ from adagc.methods.assume_negative import AssumeNegative
 from adagc.methods.large_loss import LargeLossRejection
 from adagc.methods.pilot import Pilot
 from adagc.priors import estimate
+from adagc.progress import sent_to
 from adagc.report.remarks import remarks
 from adagc.training import pilot as pilot_module
 from adagc.training.config import RunConfig
@@ -258,6 +259,20 @@ def test_a_pilot_takes_at_most_a_third_of_a_run_and_ten_epochs_of_a_short_one(
     with pytest.raises(EnoughError):
         train(config(tmp_path, epochs=epochs), find("EPR")(), collection=collection())
     assert asked == [{"most": most}]
+
+
+def test_a_pilot_says_how_far_it_is(tmp_path, monkeypatch):
+    """Step by step: four epochs of five batches of 16 of 80 images."""
+    monkeypatch.setattr("adagc.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("adagc.progress._BETWEEN", 0.0)
+    said = []
+    with sent_to(lambda meter: said.append((meter.what, meter.done, meter.total))):
+        train(config(tmp_path), find("EPR")(), tmp_path / "run", collection=collection())
+    steps = [(done, total) for what, done, total in said if what.startswith("estimating how")]
+    assert steps
+    assert all(total == 20 for _, total in steps)
+    assert sorted(steps) == steps
+    assert steps[-1][0] <= 20
 
 
 def test_a_method_that_stops_ends_its_run(tmp_path):

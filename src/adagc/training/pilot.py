@@ -29,6 +29,7 @@ from adagc.methods.pilot import Pilot
 from adagc.methods.told import WORDS, Source
 from adagc.models.spec import PLAIN_BACKBONES
 from adagc.priors import estimate
+from adagc.progress import meter
 from adagc.training.clock import cpu_seconds, of_all_ranks
 from adagc.training.contents import contents, data_digests
 from adagc.training.folders import MemoryFolder
@@ -196,17 +197,19 @@ def _pilot(
     head = pilot.head()
     images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
     fresh = network_maker(config, images, collection.classes, observed.train, head)
-    fit(
-        fresh(config.seed),
-        pilot,
-        replace(task, truth=None, priors=None, text=None, fresh=fresh),
-        images,
-        observed.train,
-        Validation(observed.val, observed.values[observed.val]),
-        MemoryFolder(),
-        replace(Settings.of(config), average=None),
-        fabric=fabric,
-    )
+    with meter("estimating how frequent classes are", most * task.steps_per_epoch) as shown:
+        fit(
+            fresh(config.seed),
+            pilot,
+            replace(task, truth=None, priors=None, text=None, fresh=fresh),
+            images,
+            observed.train,
+            Validation(observed.val, observed.values[observed.val]),
+            MemoryFolder(),
+            replace(Settings.of(config), average=None),
+            fabric=fabric,
+            on_step=lambda progress, _: shown.update(progress.step + 1),
+        )
     assert pilot.best is not None  # it has seen at least one epoch
     found = judged(estimate(*pilot.best), observed.table.meta.get("scheme"))
     used = of_all_ranks(cpu_seconds() - began_cpu, fabric.device)
