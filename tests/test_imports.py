@@ -26,6 +26,7 @@ LAYERS = (
     ("report", "testing"),
     ("bench",),
     ("compare",),
+    ("deploy",),
     ("tuning",),
     ("paper",),
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
@@ -42,6 +43,9 @@ HEAVY = (
     "tensorboard",
     "optuna",
     "submitit",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
 )
 
 
