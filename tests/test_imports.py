@@ -26,6 +26,7 @@ LAYERS = (
     ("report", "testing"),
     ("bench",),
     ("compare",),
+    ("deploy",),
     ("tuning",),
     ("paper",),
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
@@ -48,6 +49,9 @@ HEAVY = (
     "pyproj",
     "shapely",
     "rasterio",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
 )
 
 
