@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from adagc.methods import registry
     from adagc.metrics import score
     from adagc.models import load_model
+    from adagc.prediction import predict
     from adagc.training.config import RunConfig
     from adagc.training.experiment import train
 
@@ -29,6 +30,7 @@ _HOMES = {
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
     "open_collection": "adagc.datasets",
+    "predict": "adagc.prediction",
     "read_labels": "adagc.labels",
     "registry": "adagc.methods",
     "score": "adagc.metrics",
@@ -56,6 +58,7 @@ __all__ = [
     "flip_rates",
     "load_model",
     "open_collection",
+    "predict",
     "read_labels",
     "registry",
     "score",

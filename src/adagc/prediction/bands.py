@@ -22,6 +22,7 @@ def choose(
     named: Sequence[str | None],
     *,
     given: Sequence[str] | None = None,
+    colours: Sequence[str | None] = (),
     place: str = "the input",
 ) -> Chosen:
     """Find the bands of a model among those of a file.
@@ -34,6 +35,8 @@ def choose(
         wanted: The bands of the model, in its order.
         named: What the file calls its bands; None where it has no name.
         given: Names that the user gives to the bands of the file, in its order.
+        colours: What the bands are shown as. Files of any three bands may say red, green and blue,
+            so this counts only where bands have no names and the model asks for these colours.
         place: The file, for messages.
     """
     if given is not None:
@@ -43,26 +46,32 @@ def choose(
                 f" {len(named)}: name every band of the file, in its order"
             )
         named = list(given)
-    keys = [None if name is None else name.casefold() for name in named]
-    unnamed = tuple(wanted) == _defaults(len(wanted))
-    if all(name.casefold() in keys for name in wanted):
-        return _by_name(wanted, named, keys, place)
+    elif not any(named) and _has(colours, wanted):
+        named = colours
+    if _has(named, wanted):
+        return _by_name(wanted, named, place)
+    unnamed = tuple(wanted) == band_names(len(wanted))
     if given is None and (unnamed or not any(named)):
         return _by_number(wanted, named, unnamed, place)
-    missing = [name for name in wanted if name.casefold() not in keys]
+    missing = [name for name in wanted if name.casefold() not in _keys(named)]
     has = ", ".join(name or "(no name)" for name in named)
     raise DataError(
-        f"{place} has no band {' and no band '.join(missing)}, which the model needs (it has {has}):"
-        " give a file with these bands, or say with --bands what its bands are"
+        f"{place} has no band {' and no band '.join(missing)}, which the model needs (it has"
+        f" {has}): give a file with these bands, or say with --bands what its bands are"
     )
 
 
-def _by_name(
-    wanted: Sequence[str],
-    named: Sequence[str | None],
-    keys: Sequence[str | None],
-    place: str,
-) -> Chosen:
+def _keys(named: Sequence[str | None]) -> list[str | None]:
+    return [None if name is None else name.casefold() for name in named]
+
+
+def _has(named: Sequence[str | None], wanted: Sequence[str]) -> bool:
+    keys = _keys(named)
+    return all(name.casefold() in keys for name in wanted)
+
+
+def _by_name(wanted: Sequence[str], named: Sequence[str | None], place: str) -> Chosen:
+    keys = _keys(named)
     twice = [name for name in wanted if keys.count(name.casefold()) > 1]
     if twice:
         raise DataError(f"{place} has two bands called {twice[0]}: say with --bands which is which")
@@ -73,7 +82,7 @@ def _by_name(
     left = [named[i] or f"band {i + 1}" for i in range(len(named)) if i not in numbers]
     if left:
         notes.append(f"{examples(left)} {'is' if len(left) == 1 else 'are'} not used")
-    return Chosen(numbers, f"{place}: {'; '.join(notes)}" if notes else "")
+    return Chosen(numbers, "; ".join(notes))
 
 
 def _by_number(
@@ -92,10 +101,5 @@ def _by_number(
     numbers = tuple(range(len(wanted)))
     if unnamed and not any(named):
         return Chosen(numbers)  # as in training: nothing has a name
-    why = "the model was trained on bands without names" if unnamed else f"{place} names no bands"
+    why = "the model was trained on bands without names" if unnamed else "the bands have no names"
     return Chosen(numbers, f"{why}: they are taken to be in the order {', '.join(wanted)}")
-
-
-def _defaults(count: int) -> tuple[str, ...]:
-    """What adagc calls bands that nobody has named."""
-    return band_names(count)

@@ -14,7 +14,10 @@ from adagc.errors import UsageError
 
 
 class Model(Protocol):
-    """Raw values in, a probability per class out; normalisation is inside."""
+    """Raw values in, a probability per class out; normalisation is inside.
+
+    It can be sent to other processes (pickled), which open its files again.
+    """
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -32,8 +35,8 @@ class Model(Protocol):
         ...
 
     @property
-    def thresholds(self) -> tuple[float, ...]:
-        """From which probability on each class counts as predicted."""
+    def thresholds(self) -> NDArray[np.float32]:
+        """(C,) probability from which on each class counts as predicted."""
         ...
 
     @property
@@ -41,17 +44,7 @@ class Model(Protocol):
         """Number that stands for missing values, besides NaN."""
         ...
 
-    @property
-    def trained_on(self) -> int | None:
-        """Side in pixels of the image files it was trained on, before resizing; None: not known."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """A digest that another model does not have."""
-        ...
-
-    def probabilities(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def probabilities(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """(B, C) probabilities of (B, *shape) raw values."""
         ...
 
@@ -61,64 +54,75 @@ class RunModel:
 
     Args:
         folder: The folder of a finished run.
+        threads: Number of threads that it may compute with; None leaves that to torch.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, threads: int | None = None) -> None:
         import torch
 
-        from adagc.models import load_model, read_description
+        from adagc.models import load_model
 
-        described = read_description(folder)
-        self.classes, self.bands = described.spec.classes, described.spec.bands
-        self.shape, self.nodata = described.spec.shape, described.nodata
-        self.thresholds = described.thresholds
-        side = described.extra.get("trained_on")
-        self.trained_on = side if isinstance(side, int) else None
-        self.identity = described.sha256
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self._folder = folder
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._network = load_model(folder).to(self._device)
+        spec = self._network.spec
+        self.classes, self.bands, self.shape = spec.classes, spec.bands, spec.shape
+        self.nodata = self._network.normalise.nodata
+        self.thresholds: NDArray[np.float32] = self._network.thresholds.cpu().numpy()
 
-    def probabilities(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def probabilities(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """See `Model.probabilities`."""
         import torch
 
         with torch.no_grad():
-            found = self._network.probabilities(torch.from_numpy(values).to(self._device))
+            given = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+            found = self._network.probabilities(given.to(self._device))
         numbers: NDArray[np.float32] = found.cpu().numpy()
         return numbers
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RunModel, (self._folder,)
 
-def open_model(place: str | os.PathLike[str]) -> Model:
-    """The model of a run folder, or of a folder (or file) that `adagc export` has written."""
+
+def open_model(place: str | os.PathLike[str], *, threads: int | None = None) -> Model:
+    """The model of a run folder, or of a folder (or file) that `adagc export` has written.
+
+    Args:
+        place: The folder or file.
+        threads: Number of threads that it may compute with; None leaves that to the library.
+    """
     path = Path(place)
-    if path.suffix == ".onnx" or (path / "model.onnx").is_file():
-        return _exported(path if path.is_dir() else path.parent)
+    if is_exported(path):
+        from adagc.deploy import ExportedModel
+
+        return ExportedModel(path, threads=threads)
     if not path.exists():
         raise UsageError(f"{path} does not exist: give the folder of a run or an exported model")
-    return RunModel(path)
+    return RunModel(path, threads)
 
 
-def _exported(folder: Path) -> Model:
-    from adagc.prediction.exported import Exported
+def is_exported(path: Path) -> bool:
+    """Whether `adagc export` wrote what is there, which is run without torch."""
+    return path.suffix == ".onnx" or (path / "model.onnx").is_file()
 
-    return Exported(folder)
 
-
-def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def identity(place: Path) -> str:
+    """A digest of the files of a model, which another model does not have."""
+    if place.suffix == ".onnx":
+        names = [place]
+    else:
+        names = [place / name for name in ("model.onnx", "model.json", "model.safetensors")]
+    whole = hashlib.sha256()
+    for path in names:
+        if path.is_file():
+            with path.open("rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
 
 
 def batch_of(model: Model, wanted: int | None) -> int:
     """Inputs that are predicted together; by default fewer of large ones, to bound the memory."""
     values = int(np.prod(model.shape, dtype=np.int64))
     return wanted or int(np.clip((1 << 23) // values, 4, 256 if len(model.shape) == 1 else 64))
-
-
-def limit_threads(model: Any, count: int) -> None:
-    """Let a worker process compute with this many threads, if it computes with torch."""
-    if isinstance(model, RunModel):
-        import torch
-
-        torch.set_num_threads(count)

@@ -37,7 +37,7 @@ class Scene:
     """
 
     def __init__(self, path: Path, nodata: Sequence[float] = ()) -> None:
-        self.path, self._more = Path(path), tuple(nodata)
+        self.path, self.more = Path(path), tuple(nodata)
         self._open()
 
     def _open(self) -> None:
@@ -68,16 +68,17 @@ class Scene:
         """Number of bands in the file."""
         return int(self._file.count)
 
-    @cached_property
+    @property
     def names(self) -> tuple[str | None, ...]:
-        """What the file calls its bands: by description, else by colour; None without a name."""
-        colours = [colour.name for colour in self._file.colorinterp]
-        usual = {"red", "green", "blue", "alpha"}
-        # GDAL calls the only band of a grey image grey, but also the first of any other file.
-        return tuple(
-            (text or "").strip() or (colour if colour in usual else None)
-            for text, colour in zip(self._file.descriptions, colours, strict=True)
-        )
+        """What the file calls its bands; None for a band without a name."""
+        return tuple((text or "").strip() or None for text in self._file.descriptions)
+
+    @property
+    def colours(self) -> tuple[str | None, ...]:
+        """What the bands are to be shown as: red, green, blue or alpha; None for any other."""
+        usual = ("red", "green", "blue", "alpha")
+        found = (colour.name for colour in self._file.colorinterp)
+        return tuple(name if name in usual else None for name in found)
 
     @property
     def crs(self) -> str | None:
@@ -144,9 +145,9 @@ class Scene:
     def _marked(self, values: NDArray[Any], bands: Sequence[int]) -> NDArray[Any]:
         named = [self._file.nodatavals[band] for band in bands]
         if len(set(named)) == 1:
-            return mark(values, [*filter(lambda n: n is not None, named[:1]), *self._more])
+            return mark(values, [*filter(lambda n: n is not None, named[:1]), *self.more])
         marked = [
-            mark(plane, [*([] if number is None else [number]), *self._more])
+            mark(plane, [*([] if number is None else [number]), *self.more])
             for plane, number in zip(values, named, strict=True)
         ]
         return np.stack([plane.astype(np.result_type(*marked)) for plane in marked])
@@ -157,7 +158,7 @@ class Scene:
         return DataError(f"{self.path}: cannot be read ({reason}); replace the file")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_more": self._more}
+        return {"path": self.path, "more": self.more}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -140,6 +140,19 @@ def open_cache(
     return ImageCache(index.path, index.array, names, rows, index.depth, notes)
 
 
+def open_store(folder: Path) -> ImageCache:
+    """The decoded images in the folder of a cache, whether their source files still exist or not.
+
+    DataError if there is no whole cache in this folder.
+    """
+    index = read_index(Path(folder))
+    if index is None:
+        raise DataError(f"{folder}: holds no decoded images; give the folder of an image cache")
+    readable = [(stamp[0], row) for stamp, row in index.rows.items() if row >= 0]
+    rows = np.array([row for _, row in readable], dtype=np.int64)
+    return ImageCache(index.path, index.array, [name for name, _ in readable], rows, index.depth)
+
+
 def _holds(index: Index, stamps: Sequence[Stamp], root: Path) -> bool:
     """Whether the index is valid: same files, and those marked unreadable are still unreadable."""
     if index.rows.keys() != set(stamps):
