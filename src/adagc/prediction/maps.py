@@ -62,7 +62,7 @@ def write_map(
         height=height,
         width=width,
         names=classes,
-        transform=scene.transform * scene.transform.scale(cell),
+        transform=scene.scaled(cell),
         crs=scene.crs,
         dtype="uint8" if decisions else "float32",
         nodata=UNKNOWN if decisions else np.nan,

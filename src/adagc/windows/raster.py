@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adagc.atomic import no_space
 from adagc.errors import AdagcError
-from adagc.windows.scene import rasterio_or_explain
+from adagc.windows.scene import rasterio_or_explain, without_warnings
 
 _TILE = 256  # pixels along a tile of the file
 _CHUNK = 1 << 23  # values that are written at once
@@ -50,7 +50,7 @@ def write_cog(path: Path, layout: Layout, rows: Iterable[NDArray[Any]]) -> None:
 
     with _hidden(path, 2) as (plain, final):
         try:
-            with rasterio.Env(GDAL_CACHEMAX=64):
+            with rasterio.Env(GDAL_CACHEMAX=64), without_warnings():
                 written = _write_plain(rasterio, plain, layout, rows)
                 exact = layout.dtype == "uint8"
                 copy(

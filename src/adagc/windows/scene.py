@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,16 @@ def rasterio_or_explain() -> Any:
     return rasterio
 
 
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Say nothing about files without coordinates, which are welcome."""
+    from rasterio.errors import NotGeoreferencedWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        yield
+
+
 class Scene:
     """An open scene; a worker process that is handed one opens the file again.
 
@@ -42,15 +54,12 @@ class Scene:
 
     def _open(self) -> None:
         rasterio = rasterio_or_explain()
-        from rasterio.errors import NotGeoreferencedWarning, RasterioError
+        from rasterio.errors import RasterioError
 
         if not self.path.exists():
             raise DataError(f"{self.path}: no such file; check the path")
-        import warnings
-
         try:
-            with rasterio.Env(GDAL_CACHEMAX=_CACHE), warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotGeoreferencedWarning)
+            with rasterio.Env(GDAL_CACHEMAX=_CACHE), without_warnings():
                 self._file = rasterio.open(self.path)
         except (RasterioError, OSError) as error:
             raise self._unreadable(error) from error
@@ -93,6 +102,11 @@ class Scene:
     def georeferenced(self) -> bool:
         """Whether pixels have coordinates."""
         return bool(self._file.crs) or not self.transform.is_identity
+
+    def scaled(self, cell: int) -> Any:
+        """From cells of `cell` x `cell` pixels to coordinates."""
+        a, b, c, d, e, f = tuple(self.transform)[:6]
+        return type(self.transform)(a * cell, b * cell, c, d * cell, e * cell, f)
 
     @property
     def in_lines(self) -> bool:
