@@ -6,7 +6,8 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from adagc import tables
 from adagc._version import __version__
-from adagc.errors import UsageError, check_range
+from adagc.errors import DataError, UsageError, check_range
 from adagc.prediction import shared
 from adagc.prediction.inputs import Cut, Given, Opened, Reading, open_input
 from adagc.prediction.journal import MemoryRecords
@@ -103,9 +104,11 @@ def predict(
         return replace(found, seconds=time.monotonic() - began)
     if not mapped:
         tables.check_format(path, geometry=opened.scene is not None)
-    found_or_none = _to_file(
-        path, opened_model, opened, reading, limits, place, workers, decisions=values == "decision"
-    )
+    with _folder_of(path):
+        found_or_none = _to_file(
+            path, opened_model, opened, reading, limits, place, workers,
+            decisions=values == "decision",
+        )  # fmt: skip
     if found_or_none is None:
         return None
     seconds = time.monotonic() - began
@@ -126,7 +129,6 @@ def _to_file(
     decisions: bool,
 ) -> Predicted | Mapped | None:
     """Predict what is left, and write the output if this is the first process."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     source = opened.source
     many, world = len(source.counts) > 1, shared.world()
     if not many and shared.rank() > 0:
@@ -158,9 +160,27 @@ def _to_file(
         if journals is not None:
             journals.remove()
         return written
+    except DataError:
+        if journals is not None:
+            journals.remove()  # another input is other work
+        raise
     finally:
         if journals is not None:
             journals.close()
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[None]:
+    """Make the folders of a file; those that were made disappear if nothing is written to them."""
+    missing = [folder for folder in path.absolute().parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # something is in it: a journal, with which work goes on
+                folder.rmdir()
+        raise
 
 
 def check_out(path: Path) -> None:
