@@ -213,5 +213,6 @@ def described(probabilities: Floats, exponent: float) -> tuple[Floats, Floats]:
 
 
 def logs_of(probabilities: Floats) -> Floats:
+    """Logarithms that are finite where a probability is 0."""
     values: Floats = np.log(np.maximum(probabilities, _SMALLEST))
     return values

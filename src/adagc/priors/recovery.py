@@ -1,4 +1,4 @@
-"""Which missing labels are recovered, so that a wanted share of them is right, without clean labels.
+"""Which missing labels to recover, so that a wanted share of them is right, without clean labels.
 
 Entries of which nothing is known are ordered by how probable presence is (`adagc.priors.presence`).
 Recovered are as many from the top as keep the expected share of right ones at the wanted
