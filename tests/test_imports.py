@@ -16,13 +16,14 @@ ROOT = Path(adagc.__path__[0])
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
     ("types", "errors", "_version", "atomic", "plain", "ranks", "suggest", "progress"),
-    ("options", "arguments", "outline", "plugins", "tables"),
+    ("options", "arguments", "outline", "plugins", "tables", "limits"),
     ("metrics", "losses", "labels", "images", "augment"),
     ("datasets", "inference", "priors", "choice", "windows"),
     ("models",),
     ("text",),
     ("methods",),
     ("training",),
+    ("completion",),
     ("report", "testing"),
     ("bench",),
     ("compare",),
