@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import ablate, bench, data, runs, studies
+from adagc.commands import ablate, bench, data, export, runs, studies
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -31,6 +31,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         runs.priors,
+        export.export,
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )
@@ -192,6 +193,7 @@ _PURPOSES = {
     "to see what it does": ("demo",),
     "your data": ("inspect", "simulate", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors"),
+    "your model in other programs": ("export",),
     "which method, and with which options": ("bench", "tables", "tune"),
     "the paper": ("ablate", "figures", "theory"),
     "what there is to choose from": ("methods", "datasets"),
