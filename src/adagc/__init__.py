@@ -13,6 +13,7 @@ from adagc._version import __version__
 if TYPE_CHECKING:
     from adagc.datasets import open_collection
     from adagc.datasets.collection import Collection
+    from adagc.deploy import ExportedModel, export
     from adagc.errors import AdagcError
     from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
     from adagc.methods import registry
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "AdagcError": "adagc.errors",
     "Collection": "adagc.datasets",
+    "ExportedModel": "adagc.deploy",
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
+    "export": "adagc.deploy",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
     "open_collection": "adagc.datasets",
@@ -52,9 +55,11 @@ def __dir__() -> list[str]:
 __all__ = [
     "AdagcError",
     "Collection",
+    "ExportedModel",
     "LabelTable",
     "RunConfig",
     "__version__",
+    "export",
     "flip_rates",
     "load_model",
     "open_collection",

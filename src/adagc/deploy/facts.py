@@ -10,8 +10,13 @@ from typing import Any
 from adagc.errors import AdagcError
 
 FORMAT = 1  # raise it when readers of the previous format would misunderstand a file
-ESTIMATES = "estimates from single labels of validation images, no clean label was used"
-DEFAULTS = "the default of one half for every class, not estimated"
+# How thresholds came about, by the rule; all other rules estimate them.
+HALF, METHOD = "half", "method"
+_ABOUT = {
+    HALF: "the default of one half for every class, not estimated",
+    METHOD: "set by the method of training",
+}
+_ESTIMATES = "estimates from observed labels of validation images; no clean label was used"
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class ModelFacts:
     bands: tuple[str, ...]  # in the order of the first axis; embeddings may have none
     shape: tuple[int, ...]  # of one input: (bands, height, width) or (length,)
     thresholds: tuple[float, ...]  # a class is predicted from this probability on
-    rule: str  # how the thresholds were found: "half", or the name of a rule that estimates them
+    rule: str  # how the thresholds were found: "half", "method", or a rule that estimates them
     nodata: float | None  # number that stands for missing values, besides NaN
     method: str  # how the model was trained
     licence: str  # under which conditions it may be used, as far as that is known
@@ -35,13 +40,13 @@ class ModelFacts:
 
     @property
     def estimated(self) -> bool:
-        """Whether the thresholds are estimates; otherwise they are all one half."""
-        return self.rule != "half"
+        """Whether the thresholds are estimates."""
+        return self.rule not in _ABOUT
 
     @property
     def about_thresholds(self) -> str:
         """What the thresholds are, in words."""
-        return f"{ESTIMATES} (rule {self.rule})" if self.estimated else DEFAULTS
+        return _ABOUT.get(self.rule, f"{_ESTIMATES} (rule {self.rule})")
 
     def to_metadata(self) -> dict[str, str]:
         """The metadata of an ONNX file: every value is JSON."""

@@ -1,4 +1,7 @@
-"""A network as an ONNX graph: raw values in, the probabilities that the network deploys out."""
+"""A network as a graph of operators: raw values in, the probabilities that it deploys out.
+
+torch traces the network once; from that an ONNX file and a program of torch.export are written.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,22 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adagc.deploy.runtime import INPUT, OUTPUT, open_session
+from adagc._version import __version__
+from adagc.deploy.runtime import INPUT, OUTPUT
 from adagc.errors import AdagcError, MissingExtraError
-from adagc.models import Classifier
+from adagc.models import Classifier, Normalise
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-# onnxruntime 1.17 and later run them; what exporters use by themselves needs newer ones.
+# onnxruntime 1.17 and later run them; what the exporter takes by itself needs newer ones.
 OPSET, IR = 18, 8
-TOLERANCE = 1e-5  # largest difference of a probability to ours that is taken for rounding
-_BATCHES = (1, 2, 5)  # sizes of batches that an export is checked with
-_LIMIT = 2**31 - 1  # bytes of one file of the format
+_LIMIT = 2**31 - 1  # bytes of one ONNX file
+_BATCH = "N"  # name of the dimension of any size
 
 
 class Deployed(nn.Module):
@@ -34,21 +33,19 @@ class Deployed(nn.Module):
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
         self.classifier = copy.deepcopy(classifier).eval().requires_grad_(False)
-        self.classifier.normalise = _Normalised(classifier.normalise)  # type: ignore[assignment]
+        self.classifier.normalise = _Normalise.of(classifier.normalise)
 
     def forward(self, images: Tensor) -> Tensor:
         """(N, C) probabilities of raw images (N, bands, H, W) or embeddings (N, D)."""
         return self.classifier.probabilities(images)
 
 
-class _Normalised(nn.Module):
-    """As `adagc.models.Normalise`; missing values are put in by one operator, not by seven."""
+class _Normalise(Normalise):
+    """As its base class, with three operators for missing values in place of seven."""
 
-    def __init__(self, source: nn.Module) -> None:
-        super().__init__()
-        self.nodata = source.nodata
-        self.register_buffer("mean", source.mean.clone())  # type: ignore[operator]
-        self.register_buffer("std", source.std.clone())  # type: ignore[operator]
+    @classmethod
+    def of(cls, source: Normalise) -> _Normalise:
+        return cls(source.mean, source.std, source.nodata)
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (1, -1) + (1,) * (x.ndim - 2)
@@ -59,39 +56,61 @@ class _Normalised(nn.Module):
         return torch.where(missing, torch.zeros((), dtype=x.dtype), normalised)
 
 
-def to_onnx(module: nn.Module, example: Tensor, metadata: Mapping[str, str]) -> bytes:
-    """The content of an ONNX file of any batch size.
+def trace(module: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
+    """The graph of a network, for batches of any size.
 
     Args:
-        module: The network, whose only parameter is called `images`.
+        module: The network; its only parameter is called `images`.
         example: A batch of at least two inputs.
+    """
+    with _quiet(), _explained():
+        program = torch.export.export(
+            module.eval(), (example,), dynamic_shapes={INPUT: {0: torch.export.Dim(_BATCH)}}
+        )
+    for node in program.graph.nodes:  # where which line stood on the machine of whoever exports
+        node.meta.pop("stack_trace", None)
+    return program
+
+
+def to_pt2(program: torch.export.ExportedProgram) -> bytes:
+    """The content of a file for `torch.export.load`; it holds no pickle."""
+    program = copy.copy(program)
+    program.example_inputs = None
+    content = io.BytesIO()
+    with _quiet(), _explained():
+        torch.export.save(program, content)
+    return content.getvalue()
+
+
+def to_onnx(
+    program: torch.export.ExportedProgram,
+    metadata: Mapping[str, str],
+    outputs: Sequence[str] = (OUTPUT,),
+) -> bytes:
+    """The content of an ONNX file.
+
+    Args:
+        program: The graph.
         metadata: What the file says about itself.
+        outputs: Names of the outputs.
     """
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{error.name}", "onnx") from error
-    with _quiet():
-        try:
-            program = torch.onnx.export(
-                module,
-                (example,),
-                input_names=[INPUT],
-                output_names=[OUTPUT],
-                dynamic_shapes={INPUT: {0: torch.export.Dim("N")}},
-                opset_version=OPSET,
-                dynamo=True,
-            )
-        except Exception as error:  # torch raises classes of its own for every stage
-            reason = str(error).partition("\n")[0]
-            raise AdagcError(
-                f"torch {torch.__version__} cannot export this network ({reason}): update torch"
-                " and onnxscript, or train with another backbone"
-            ) from error
-    assert program is not None
-    model = program.model_proto
-    model.ir_version = min(model.ir_version, IR)
+    with _quiet(), _explained():
+        written = torch.onnx.export(
+            program,
+            input_names=[INPUT],
+            output_names=list(outputs),
+            opset_version=OPSET,
+            dynamo=True,
+        )
+    assert written is not None
+    model = written.model_proto
+    _tidy(model)
+    model.ir_version = IR
     for key, value in metadata.items():
         entry = model.metadata_props.add()
         entry.key, entry.value = key, value
@@ -100,40 +119,40 @@ def to_onnx(module: nn.Module, example: Tensor, metadata: Mapping[str, str]) -> 
     return bytes(model.SerializeToString())
 
 
-def difference(content: bytes, classifier: Classifier, *, seed: int = 0) -> float:
-    """The largest difference of a probability between an ONNX file and our network."""
-    session = open_session(content, threads=1, place="the exported model")
-    worst = 0.0
-    for size in _BATCHES:
-        values = probe(classifier, size, seed=seed + size)
-        theirs = session.run([OUTPUT], {INPUT: values})[0]
-        with torch.no_grad():
-            ours = classifier.probabilities(torch.from_numpy(values)).numpy()
-        worst = max(worst, float(np.abs(theirs - ours).max()))
-    return worst
+def _tidy(model: Any) -> None:
+    """Name the producer and the batch, and leave out what only a debugger needs.
+
+    Of every node the exporter notes the lines of Python that made it, with the folders they are in.
+    """
+    model.producer_name, model.producer_version = "adagc", __version__
+    graph = model.graph
+    del graph.value_info[:]
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for value in (*graph.input, *graph.output):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param:
+                dimension.dim_param = _BATCH
 
 
-def probe(classifier: Classifier, size: int, *, seed: int) -> NDArray[np.float32]:
-    """Random inputs with the statistics that the network expects, some values missing."""
-    random = np.random.default_rng(seed)
-    shape = (size, *classifier.spec.shape)
-    per_band = (1, -1) + (1,) * (len(shape) - 2)
-    mean, std = (
-        one.cpu().numpy().reshape(per_band)
-        for one in (classifier.normalise.mean, classifier.normalise.std)
-    )
-    values = (random.normal(size=shape) * std + mean).astype(np.float32)
-    gaps = random.random(shape) < 0.01
-    values[gaps] = np.nan
-    if classifier.normalise.nodata is not None:
-        values[random.random(shape) < 0.01] = classifier.normalise.nodata
-    return values
+@contextmanager
+def _explained() -> Iterator[None]:
+    """One line for whatever keeps torch from exporting a network."""
+    try:
+        yield
+    except Exception as error:  # torch raises classes of its own for every stage
+        reason = str(error).strip().partition("\n")[0]
+        raise AdagcError(
+            f"torch {torch.__version__} cannot export this network ({reason}): update torch and"
+            " onnxscript, or train with another backbone"
+        ) from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the lines that exporters print about their own work."""
-    loggers: list[Any] = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
+    """Without the lines that the exporter prints about its own work."""
+    loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
