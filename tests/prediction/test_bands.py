@@ -34,7 +34,7 @@ def test_without_names_the_number_must_match():
     chosen = choose(WANTED, (None, None, None))
     assert chosen.numbers == (0, 1, 2)
     assert "taken to be in the order B02, B03, B04" in chosen.note
-    with pytest.raises(DataError, match="4 bands, and the model takes 3 .*--bands"):
+    with pytest.raises(DataError, match=r"4 bands, and the model takes 3 .*--bands"):
         choose(WANTED, (None,) * 4)
 
 

@@ -145,21 +145,14 @@ def test_thresholds(tmp_path, model):
     values = np.full((1, 3, 8, 8), 0.5, dtype=np.float32)
     assert predict(model, values).labels == [("field", "water")]  # 0.5, 0.25, 0.75 are stored
     assert predict(model, values, thresholds="half").labels == [CLASSES]
-    (tmp_path / "t.csv").write_text("class,threshold\nfield,0.6\nroad,0.4\n")
+    assert predict(model, values, thresholds="estimated").labels == [("field", "water")]
+    (tmp_path / "t.csv").write_text("class,threshold\nfield,0.6\nroad,0.4\nwater,0.1\n")
     found = predict(model, values, thresholds=str(tmp_path / "t.csv"))
     assert found.labels == [("water", "road")]
-    (tmp_path / "t.json").write_text('{"water": 0.9}')
-    assert predict(model, values, thresholds=str(tmp_path / "t.json")).labels == [("field",)]
-    for text, message in (
-        ("class,threshold\nwatr,0.6\n", "no class 'watr'; did you mean 'water'"),
-        ("class,threshold\nwater,2\n", "not from 0 to 1"),
-        ("a,b\n1,2\n", "columns class,threshold"),
-    ):
-        (tmp_path / "t.csv").write_text(text)
-        with pytest.raises(DataError, match=message):
-            predict(model, values, thresholds=str(tmp_path / "t.csv"))
-    with pytest.raises(UsageError, match="neither half nor estimated"):
-        predict(model, values, thresholds="best")
+    assert found.about == "given in t.csv"
+    (tmp_path / "t.csv").write_text("class,threshold\nfield,0.6\n")
+    with pytest.raises(UsageError, match="lacks water, road"):
+        predict(model, values, thresholds=str(tmp_path / "t.csv"))
 
 
 def test_unreadable_images(tmp_path, colours):
@@ -189,7 +182,9 @@ def test_one_line_for_what_cannot_be_predicted(tmp_path, colours, capsys):
         assert not out.exists()
     words = ["predict", str(tmp_path / "gone"), str(tmp_path), "--out", "x.csv"]
     assert main(words) == 2
-    assert "does not exist: give the folder of a run or an exported model" in capsys.readouterr().err
+    assert (
+        "does not exist: give the folder of a run or an exported model" in capsys.readouterr().err
+    )
     words = ["predict", str(colours), str(tmp_path), "--out", str(tmp_path / "x.shp")]
     assert main(words) == 2
     assert "'.shp' cannot be written" in capsys.readouterr().err

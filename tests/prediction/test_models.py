@@ -13,22 +13,32 @@ import pytest
 from PIL import Image
 
 from adagc import predict
-from adagc.prediction.models import RunModel, open_model
 from adagc.training.runs import Run
-from conftest import make_classifier, make_collection
+from conftest import make_collection
 from planted import write_model, write_scene
 from scripted import train_scripted
 
 
-@pytest.fixture
-def pictures_run(tmp_path):
-    """A model of images in the folder of a run, with thresholds of its own."""
-    from adagc.models import save_model
+@pytest.fixture(scope="module")
+def photos_run(tmp_path_factory) -> Run:
+    """A network trained for an epoch on files of 40 pixels, which it sees at 32."""
+    from adagc.methods import find
+    from adagc.training.config import RunConfig
+    from adagc.training.experiment import train
 
-    classifier = make_classifier((3, 32, 32), backbone="test_resnet")
-    classifier.set_thresholds(np.linspace(0.2, 0.8, len(classifier.spec.classes)))
-    save_model(tmp_path / "run", classifier.eval())
-    return tmp_path / "run", classifier
+    place = tmp_path_factory.mktemp("photos")
+    rng, lines = np.random.default_rng(0), ["image,label"]
+    (place / "photos").mkdir()
+    for number in range(40):
+        values = rng.integers(0, 255, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(values).save(place / "photos" / f"{number}.png")
+        lines.append(f"{number},{'ab'[number % 2]}")
+    (place / "labels.csv").write_text("\n".join(lines))
+    config = RunConfig(
+        root=str(place / "photos"), labels=str(place / "labels.csv"), size=32, epochs=1,
+        backbone="test_resnet", weights="none", cache=str(place / "cache"),
+    )  # fmt: skip
+    return train(config, find("AN")(), place / "run")
 
 
 def test_a_run_predicts_what_its_network_predicts(tmp_path):
@@ -45,38 +55,37 @@ def test_a_run_predicts_what_its_network_predicts(tmp_path):
     np.testing.assert_array_equal(found.thresholds, run.model().thresholds.numpy())
 
 
-def test_a_run_and_its_export_agree_on_a_scene(tmp_path, pictures_run):
+def test_a_run_and_its_export_agree_on_a_scene(tmp_path, photos_run):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    from adagc._version import __version__
-    from adagc.deploy import ModelFacts
-    from adagc.deploy.graph import Deployed, probe, to_onnx
+    from adagc.deploy import export
 
-    folder, classifier = pictures_run
-    spec = classifier.spec
-    facts = ModelFacts(
-        spec.classes, spec.bands, spec.shape, tuple(classifier.short_thresholds()), "half", None,
-        "AN", "", __version__,
-    )  # fmt: skip
-    import torch
-
-    example = torch.from_numpy(probe(classifier, 2, seed=0))
-    (tmp_path / "exported").mkdir()
-    content = to_onnx(Deployed(classifier).eval(), example, facts.to_metadata())
-    (tmp_path / "exported" / "model.onnx").write_bytes(content)
-    bands, side = spec.shape[0], spec.shape[1]
-    values = np.random.default_rng(0).random((bands, 3 * side, 4 * side)).astype(np.float32)
-    scene = write_scene(tmp_path / "scene.tif", values, bands=spec.bands)
-    first, second = predict(folder, scene), predict(tmp_path / "exported", scene)
-    assert len(first.names) == 12
+    export(photos_run, tmp_path / "exported")
+    values = np.random.default_rng(0).integers(0, 255, (3, 130, 210), dtype=np.uint8)
+    scene = write_scene(tmp_path / "scene.tif", values, bands=())
+    first, second = predict(photos_run.folder, scene), predict(tmp_path / "exported", scene)
+    assert len(first.names) == 4 * 6
+    np.testing.assert_array_equal(first.places, second.places)
     np.testing.assert_allclose(first.probabilities, second.probabilities, atol=1e-5)
     np.testing.assert_array_equal(first.thresholds, second.thresholds)
-    with torch.no_grad():
-        patches = torch.from_numpy(values).unfold(1, side, side).unfold(2, side, side)
-        patches = patches.permute(1, 2, 0, 3, 4).reshape(-1, *spec.shape)
-        expected = classifier.eval().probabilities(patches).numpy()
-    np.testing.assert_allclose(first.probabilities, expected, atol=1e-6)
-    assert isinstance(open_model(folder), RunModel)
+
+
+def test_windows_are_as_large_as_the_images_of_training(tmp_path, photos_run):
+    assert photos_run.made.trained_on == 40
+    values = np.random.default_rng(1).integers(0, 255, (3, 80, 125), dtype=np.uint8)
+    scene = write_scene(tmp_path / "scene.tif", values, bands=())
+    found = predict(photos_run.folder, scene)
+    # As large as in training, then resized to 32 pixels as there; the last ones are shifted in.
+    assert found.places[:4].tolist() == [[0, 0], [0, 40], [0, 80], [0, 85]]
+    Image.fromarray(np.moveaxis(values[:, :40, 40:80], 0, -1)).save(tmp_path / "one.png")
+    (one,) = predict(photos_run.folder, tmp_path / "one.png").probabilities
+    np.testing.assert_allclose(found.probabilities[1], one, atol=1e-6)
+    # A file of that size is an image like those of training, also if it has coordinates.
+    patch = predict(
+        photos_run.folder, write_scene(tmp_path / "patch.tif", values[:, :40, 40:80], bands=())
+    )
+    assert patch.places is None
+    np.testing.assert_allclose(patch.probabilities[0], one, atol=1e-6)
 
 
 def test_an_exported_model_needs_no_torch_and_little_time(tmp_path):

@@ -41,6 +41,7 @@ _APART = ("run", "input", "out", "json")
 
 
 def _add_output(parser: Parser) -> None:
+    from adagc.limits import OPTION
     from adagc.options import REQUIRED
 
     parser.option(
@@ -51,13 +52,7 @@ def _add_output(parser: Parser) -> None:
         " tables; .parquet (GeoParquet), .geojson and .gpkg have the polygon of every window of a"
         " scene; .tif is a map of a scene (COG) with a band per class.",
     )
-    parser.option(
-        "thresholds",
-        str,
-        "estimated",
-        "From which probability on a class counts as predicted: estimated, the numbers that are"
-        " stored in the model; half; or a file with the columns class,threshold.",
-    )
+    parser.option("thresholds", str | None, None, f"{OPTION} By default what the model has.")
     parser.option(
         "bands",
         list[str] | None,

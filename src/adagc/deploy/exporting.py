@@ -108,6 +108,7 @@ def facts_of(run: Run, classifier: Classifier, terms: Licences) -> ModelFacts:
         method=run.made.method,
         licence=terms.note,
         version=__version__,
+        trained_on=run.made.trained_on,
     )
 
 

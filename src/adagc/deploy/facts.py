@@ -32,6 +32,7 @@ class ModelFacts:
     method: str  # how the model was trained
     licence: str  # under which conditions it may be used, as far as that is known
     version: str  # of adagc, which wrote the model
+    trained_on: int | None = None  # side of the training images in pixels, before resizing
 
     @property
     def is_image(self) -> bool:
@@ -62,6 +63,7 @@ class ModelFacts:
             "thresholds_are": self.about_thresholds,
             "method": self.method,
             "licence": self.licence,
+            "trained_on": self.trained_on,
         }
         return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
 
@@ -95,6 +97,7 @@ class ModelFacts:
                 method=str(values["method"]),
                 licence=str(values["licence"]),
                 version=str(values["adagc"]),
+                trained_on=None if (side := values.get("trained_on")) is None else int(side),
             )
             if len(facts.shape) not in (1, 3) or len(facts.thresholds) != len(facts.classes):
                 raise ValueError("its shape or thresholds do not fit")

@@ -69,6 +69,11 @@ class ExportedModel:
         return self.facts.nodata
 
     @property
+    def trained_on(self) -> int | None:
+        """Side in pixels of the images it was trained on, before resizing; None: not known."""
+        return self.facts.trained_on
+
+    @property
     def thresholds(self) -> NDArray[np.float32]:
         """(C,) probability from which on each class counts as predicted."""
         return np.array(self.facts.thresholds, dtype=np.float32)

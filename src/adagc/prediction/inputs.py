@@ -121,7 +121,7 @@ def _as_scene(path: Path, model: Model, reading: Reading, *, mapped: bool) -> Sc
         return Scene(path, numbers)
     if path.suffix.lower() not in TIFF:
         return None
-    side = max(model.shape[1:]) if reading.window is None else reading.window
+    side = reading.window or model.trained_on or max(model.shape[1:])
     if max(peek(path).shape[1:]) <= side:
         return None
     scene = Scene(path, numbers)
@@ -139,9 +139,19 @@ def _as_scene(path: Path, model: Model, reading: Reading, *, mapped: bool) -> Sc
 _KNOWN = (*EXTENSIONS, *SUFFIXES)
 
 
+# What is assumed of the resolution of a scene, whether the size of training images is known or not.
+_ASSUMED = (
+    "taken to have the resolution of the model's input, as nothing is known of the training images"
+    " (--window says otherwise)",
+    "as large as the images of training, whose resolution it is taken to have (--window says"
+    " otherwise)",
+)
+
+
 def _windows(scene: Scene, model: Model, reading: Reading, *, mapped: bool) -> Opened:
     _, height, width = model.shape
-    window = (height, width) if reading.window is None else (reading.window, reading.window)
+    side = reading.window or (model.trained_on if height == width else None)
+    window = (height, width) if side is None else (side, side)
     if window != (height, width) and height != width:
         raise UsageError(
             f"the model takes {height} x {width} pixels, which are no square: leave out --window"
@@ -163,9 +173,7 @@ def _windows(scene: Scene, model: Model, reading: Reading, *, mapped: bool) -> O
         *window,
         stride[0],
         "" if window == (height, width) else f", resized to {height} x {width}",
-        ""
-        if reading.window
-        else "; its resolution is taken to be that of the training images (else give --window)",
+        "" if reading.window else f"; {_ASSUMED[model.trained_on is not None]}",
     )
     cell = (reading.cell or min(stride)) if mapped else None
     windows = SceneWindows(scene, grid, chosen.numbers, (height, width), cell)

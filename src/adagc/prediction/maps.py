@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc._version import __version__
+from adagc.limits import Thresholds
 from adagc.prediction.journal import Records
 from adagc.prediction.scenes import SceneWindows
 from adagc.prediction.work import Result
@@ -38,7 +39,7 @@ def write_map(
     windows: SceneWindows,
     records: Records,
     classes: Sequence[str],
-    thresholds: NDArray[np.float32],
+    thresholds: Thresholds,
     *,
     decisions: bool = False,
 ) -> Mapped:
@@ -49,7 +50,7 @@ def write_map(
         windows: The windows that were predicted.
         records: Their results.
         classes: Names of the classes.
-        thresholds: (C,) probability from which on a class is decided; stored with its band.
+        thresholds: From which probability on each class is decided; stored with its band.
         decisions: Write 1 where a class is decided and 0 elsewhere, instead of probabilities.
 
     Returns:
@@ -70,16 +71,18 @@ def write_map(
             "software": f"adagc {__version__}",
             "window": f"{grid.window[0]} x {grid.window[1]} pixels",
             "stride": f"{grid.stride[0]} pixels",
+            "thresholds": thresholds.words,
         },
-        band_tags=[{"threshold": str(limit)} for limit in thresholds],
+        band_tags=[{"threshold": f"{limit:.7g}"} for limit in thresholds.values],
     )
+    limits = np.array(thresholds.values, dtype=np.float32)
     results = _Results(windows, records, len(classes))
 
     def rows() -> Iterator[NDArray[np.float32] | NDArray[np.uint8]]:
         with meter("writing the map", height, unit="rows") as shown:
             for at, row in enumerate(blended(grid, cell, len(classes), results.row)):
                 row[~results.known(at)] = np.nan
-                yield _decided(row, thresholds) if decisions else row
+                yield _decided(row, limits) if decisions else row
                 shown.advance()
 
     write_cog(path, layout, rows())

@@ -44,6 +44,11 @@ class Model(Protocol):
         """Number that stands for missing values, besides NaN."""
         ...
 
+    @property
+    def trained_on(self) -> int | None:
+        """Side in pixels of the images it was trained on, before resizing; None: not known."""
+        ...
+
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """(B, C) probabilities of (B, *shape) raw values."""
         ...
@@ -60,7 +65,7 @@ class RunModel:
     def __init__(self, folder: Path, threads: int | None = None) -> None:
         import torch
 
-        from adagc.models import load_model
+        from adagc.models import load_model, read_description
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -70,6 +75,8 @@ class RunModel:
         spec = self._network.spec
         self.classes, self.bands, self.shape = spec.classes, spec.bands, spec.shape
         self.nodata = self._network.normalise.nodata
+        side = read_description(folder).extra.get("trained_on")
+        self.trained_on = side if isinstance(side, int) else None
         self.thresholds: NDArray[np.float32] = self._network.thresholds.cpu().numpy()
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float32]:

@@ -12,19 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adagc import tables
 from adagc._version import __version__
 from adagc.errors import DataError, UsageError, check_range
+from adagc.limits import Thresholds, choose
 from adagc.prediction import shared
 from adagc.prediction.inputs import Cut, Given, Opened, Reading, open_input
 from adagc.prediction.journal import MemoryRecords
 from adagc.prediction.maps import Mapped, write_map
 from adagc.prediction.models import Model, batch_of, identity, open_model
 from adagc.prediction.results import Predicted, collect
-from adagc.prediction.thresholds import thresholds_of
 from adagc.prediction.work import perform, sizes
 
 MAPS = (".tif", ".tiff")
@@ -37,7 +34,7 @@ def predict(
     source: Given,
     out: str | os.PathLike[str] | None = None,
     *,
-    thresholds: str = "estimated",
+    thresholds: str | None = None,
     bands: Sequence[str] | None = None,
     nodata: float | None = None,
     windows: Cut = "auto",
@@ -61,15 +58,15 @@ def predict(
         out: File to write. Its suffix says what: a table (.csv, .json, .parquet), polygons of
             windows (.parquet, .geojson, .gpkg), or a map of a scene (.tif). Without one the
             results are only returned.
-        thresholds: From which probability on a class counts as predicted: "estimated" for the
-            numbers that are stored in the model, "half", or a file with the columns
-            class,threshold.
+        thresholds: From which probability on a class is predicted: "estimated" for the numbers
+            that are stored in the model, "half", or a file with a threshold per class; by default
+            what the model has.
         bands: Names of the bands of the input, in its order, if it does not name them itself.
         nodata: Number that stands for missing values, besides NaN and the one that a file names.
         windows: Whether to cut an image into windows: "auto" does that with TIFF files that have
             coordinates and are larger than the input of the model.
         window: Side of a window in pixels of the scene; windows are resized to the input of the
-            model. By default its size.
+            model. By default that of the images of training, where it is known, else its size.
         stride: Pixels from one window to the next; by default the side of a window.
         overlap: Share of a window that overlaps the next one, in place of `stride`.
         cell: Side of a cell of a map, in pixels of the scene; by default the stride.
@@ -89,7 +86,7 @@ def predict(
     if path is not None:
         check_out(path)
     opened_model = open_model(place)
-    limits = thresholds_of(opened_model, thresholds)
+    limits = choose(thresholds, opened_model.classes, opened_model.thresholds.tolist())
     reading = Reading(
         bands=bands, nodata=nodata, windows=windows, window=window, stride=stride,
         overlap=overlap, cell=cell, batch=batch_of(opened_model, batch_size),
@@ -122,7 +119,7 @@ def _to_file(
     model: Model,
     opened: Opened,
     reading: Reading,
-    limits: NDArray[np.float32],
+    limits: Thresholds,
     place: Path,
     workers: int,
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.limits import Thresholds
 from adagc.prediction.inputs import Opened
 from adagc.prediction.journal import Records
 from adagc.prediction.scenes import SceneWindows
@@ -27,6 +29,7 @@ class Predicted:
 
     classes: tuple[str, ...]
     thresholds: NDArray[np.float32]  # (C,)
+    about: str  # where the thresholds come from
     names: tuple[str, ...]  # (N,) of images; windows of a scene are called scene/row-column
     probabilities: NDArray[np.float32]  # (N, C)
     known: NDArray[np.float32]  # (N,) share of the pixels that have values
@@ -66,13 +69,13 @@ class Predicted:
         columns["labels"] = [JOINT.join(row) for row in self.labels]
         for number, name in enumerate(self.classes):
             columns[f"{PREFIX}{name}"] = self.probabilities[:, number]
-        limits = dict(zip(self.classes, map(str, self.thresholds), strict=True))
-        meta = {"thresholds": ", ".join(f"{name} {limit}" for name, limit in limits.items())}
+        limits = dict(zip(self.classes, map(_short, self.thresholds), strict=True))
+        meta = {"thresholds": json.dumps(limits, ensure_ascii=False), "thresholds_are": self.about}
         return Table(columns, geometry, crs, meta)
 
 
 def collect(
-    opened: Opened, records: Records, classes: Sequence[str], thresholds: NDArray[np.float32]
+    opened: Opened, records: Records, classes: Sequence[str], thresholds: Thresholds
 ) -> Predicted:
     """All results, from their records; windows in rows from the top left."""
     counts = opened.source.counts
@@ -89,7 +92,8 @@ def collect(
     some = known > 0
     return Predicted(
         classes=tuple(classes),
-        thresholds=thresholds,
+        thresholds=np.array(thresholds.values, dtype=np.float32),
+        about=thresholds.words,
         names=tuple(names[some]),
         probabilities=probabilities[some],
         known=known[some],
@@ -97,6 +101,11 @@ def collect(
         windows=opened.scene,
         places=None if places is None else places[some],
     )
+
+
+def _short(number: np.float32) -> float:
+    """A number with as few digits as mean the same: 0.3, not 0.300000012 as in float32."""
+    return float(str(number))
 
 
 def _ends(places: NDArray[np.int64], grid: Any) -> NDArray[np.int64]:

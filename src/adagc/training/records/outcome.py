@@ -190,6 +190,7 @@ class ModelRecord:
     roles: Mapping[str, NamedRole]
     remark: str = ""  # what the method says a reader of the scores must know
     cpu_seconds: float | None = None  # None on a GPU, and in files of older versions
+    trained_on: int | None = None  # side of the image files in pixels, before they were resized
 
     def to_dict(self) -> dict[str, Any]:
         """The values as a dictionary for JSON."""
@@ -202,6 +203,7 @@ class ModelRecord:
             "cpu_seconds": self.cpu_seconds,
             "roles": roles_to_dict(self.roles),
             "remark": self.remark,
+            "trained_on": self.trained_on,
         }
 
     @classmethod
@@ -217,6 +219,7 @@ class ModelRecord:
             roles=roles_of(values, best),
             remark=str(values.get("remark", "")),
             cpu_seconds=None if (used := values.get("cpu_seconds")) is None else float(used),
+            trained_on=None if (side := values.get("trained_on")) is None else int(side),
         )
 
 
