@@ -103,6 +103,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/engine.py
 	@$(BIN)/python benchmarks/first_step.py
 	@$(BIN)/python benchmarks/ranks.py
+	@$(BIN)/python benchmarks/windows.py
 
 # What docs/results/speed.md says; on an otherwise idle machine.
 bench-record: $(READY)

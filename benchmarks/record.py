@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "engine": [],
     "first_step": [],
     "start_up": [],
+    "windows": [],
 }
 
 

@@ -26,6 +26,7 @@ from adagc.testing.tiny import (
     make_task,
     make_text,
 )
+from planted import write_model
 from tiny import write_scenario
 
 pytest_plugins = ["machine"]  # the mark `system`
@@ -88,3 +89,9 @@ def permuted_truth() -> Callable[[Collection], Collection]:
 def tiny(tmp_path: Path) -> Scenario:
     """A scenario whose runs take a second."""
     return write_scenario(tmp_path / "tiny")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """An exported model whose probabilities are the means of its three bands over 8 x 8 pixels."""
+    return write_model(tmp_path / "model")

@@ -16,16 +16,19 @@ ROOT = Path(adagc.__path__[0])
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
     ("types", "errors", "_version", "atomic", "plain", "ranks", "suggest", "progress"),
-    ("options", "arguments", "outline", "plugins"),
+    ("options", "arguments", "outline", "plugins", "tables", "limits"),
     ("metrics", "losses", "labels", "images", "augment"),
-    ("datasets", "inference", "priors", "choice"),
+    ("datasets", "inference", "priors", "choice", "windows"),
     ("models",),
     ("text",),
     ("methods",),
     ("training",),
+    ("completion",),
     ("report", "testing"),
     ("bench",),
     ("compare",),
+    ("deploy",),
+    ("prediction",),
     ("tuning",),
     ("paper",),
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
@@ -42,6 +45,15 @@ HEAVY = (
     "tensorboard",
     "optuna",
     "submitit",
+    "pyarrow",
+    "geopandas",
+    "pyogrio",
+    "pyproj",
+    "shapely",
+    "rasterio",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
 )
 
 

@@ -13,22 +13,27 @@ from adagc._version import __version__
 if TYPE_CHECKING:
     from adagc.datasets import open_collection
     from adagc.datasets.collection import Collection
+    from adagc.deploy import ExportedModel, export
     from adagc.errors import AdagcError
     from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
     from adagc.methods import registry
     from adagc.metrics import score
     from adagc.models import load_model
+    from adagc.prediction import predict
     from adagc.training.config import RunConfig
     from adagc.training.experiment import train
 
 _HOMES = {
     "AdagcError": "adagc.errors",
     "Collection": "adagc.datasets",
+    "ExportedModel": "adagc.deploy",
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
+    "export": "adagc.deploy",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
     "open_collection": "adagc.datasets",
+    "predict": "adagc.prediction",
     "read_labels": "adagc.labels",
     "registry": "adagc.methods",
     "score": "adagc.metrics",
@@ -50,12 +55,15 @@ def __dir__() -> list[str]:
 __all__ = [
     "AdagcError",
     "Collection",
+    "ExportedModel",
     "LabelTable",
     "RunConfig",
     "__version__",
+    "export",
     "flip_rates",
     "load_model",
     "open_collection",
+    "predict",
     "read_labels",
     "registry",
     "score",

@@ -394,6 +394,18 @@ def _bench(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     return line + draw(st.sampled_from(more))
 
 
+def _predict(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    where = draw(st.sampled_from(["run"] * 6 + ["photos", "missing"] * flawed))
+    given = draw(PLACE) if flawed else "array.npy"
+    outs = ["new.csv", "new.json", *["new.tif", "new.gpkg", "photos", "new", "labels.csv/x.csv"]]
+    out = draw(st.sampled_from(outs if flawed else outs[:2]))
+    more = [[], ["--thresholds", "half"]]
+    if flawed:
+        more += [["--thresholds", draw(FILE)], ["--stride", "0"], ["--bands", "a", "b"]]
+        more += [["--nodata", "x"], ["--workers", "-1"], ["--windows", "always"]]
+    return [where, given, "--out", out, *draw(st.sampled_from(more))]
+
+
 _LINES: dict[str, Callable[..., list[str]]] = {
     "train": _train,
     "inspect": _inspect,
@@ -402,6 +414,7 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "report": _on_run(["--against", "run"]),
     "theory": _on_run(),
     "priors": _on_run(["--json"]),
+    "predict": _predict,
     "tables": _tables,
     "tune": _tune,
     "ablate": lambda draw, flawed, on_array: [

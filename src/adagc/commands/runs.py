@@ -141,6 +141,7 @@ def evaluate(argv: list[str]) -> None:
         "Score other images or labels than those of the run, in the split that they have when they"
         " are opened. The result goes to scores-other.json.",
     )
+    _add_thresholds(parser)
     add_json(parser)
     options = parser.parse(argv)
     from adagc.report.remarks import remarks
@@ -157,6 +158,7 @@ def evaluate(argv: list[str]) -> None:
         root=options.root,
         truth=options.truth,
         other_data=options.other_data,
+        thresholds=options.thresholds,
     )
     if options.json:
         print_json(scores.to_dict())
@@ -182,6 +184,7 @@ def report(argv: list[str]) -> None:
         "other_data",
         "Show pictures even if the images or labels are not those of the run; the report says so.",
     )
+    _add_thresholds(parser)
     add_json(parser)
     options = parser.parse(argv)
     from adagc.report import write_report
@@ -195,6 +198,7 @@ def report(argv: list[str]) -> None:
             out=None if options.out is None else Path(options.out),
             root=options.root,
             other_data=options.other_data,
+            thresholds=options.thresholds,
         )
     if options.json:
         print_json({"report": str(path)})
@@ -226,13 +230,19 @@ def priors(argv: list[str]) -> None:
 
 def _below(tested: TestRecord, notes: Sequence[str]) -> str:
     """What a reader of the scores must know: what was tested, what was told, how training went."""
-    return "\n".join(filter(None, [tested.remark, *notes]))
+    return "\n".join(filter(None, [tested.remark, tested.limits_remark, *notes]))
 
 
 def _add_root(parser: Parser) -> None:
     parser.option(
         "root", str | None, None, "Folder of the data, if it has moved since the run was trained."
     )
+
+
+def _add_thresholds(parser: Parser) -> None:
+    from adagc.limits import OPTION
+
+    parser.option("thresholds", str | None, None, f"{OPTION} By default those of the run.")
 
 
 def methods(argv: list[str]) -> None:

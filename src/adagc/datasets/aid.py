@@ -70,5 +70,6 @@ DATASET = DataSet(
     home=aid_collection,
     title="AID-multilabel",
     brings_truth=True,
+    licence="AID is for research only.",
     recognise=partial(recognise_published, layout=AID),
 )

@@ -194,4 +194,5 @@ DATASET = DataSet(
     home=mosaic_collection,
     title="mosaics",
     brings_truth=True,
+    licence=LICENCE,
 )

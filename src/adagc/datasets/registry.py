@@ -80,6 +80,8 @@ class DataSet:
         named_by_root: Whether reports use the last part of the path of the data instead of `title`,
             as is best for a user's own data.
         brings_truth: Whether the data set comes with clean labels.
+        licence: Under which terms its images may be used, in a sentence, which model cards quote;
+            empty if that is not known, as of a user's own data.
         recognise: Function that describes the data at a path, or returns None if it is not a copy
             of this data set.
         files: Function from settings to the files (by setting) whose content is the data itself: a
@@ -93,6 +95,7 @@ class DataSet:
     title: str = ""
     named_by_root: bool = False
     brings_truth: bool = False
+    licence: str = ""
     recognise: Callable[[Path], Recognised | None] = _unrecognised
     files: Callable[[Mapping[str, Any]], dict[str, Path]] = _no_files
 

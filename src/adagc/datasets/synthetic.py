@@ -99,4 +99,5 @@ DATASET = DataSet(
     home=_open,
     title="synthetic scenes",
     brings_truth=True,
+    licence="The scenes are generated: nobody has rights in them.",
 )

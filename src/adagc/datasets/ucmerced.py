@@ -61,5 +61,6 @@ DATASET = DataSet(
     home=ucmerced_collection,
     title="UC Merced",
     brings_truth=True,
+    licence="UC Merced is for research only.",
     recognise=partial(recognise_published, layout=UCMERCED),
 )

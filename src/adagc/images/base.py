@@ -33,6 +33,11 @@ class SceneDataset(ABC):
         """Raw values of these images, (len(rows), *shape), in a new array the caller may change."""
 
     @property
+    def side(self) -> int | None:
+        """Side in pixels of the files, before they were resized; None if that is not known."""
+        return None
+
+    @property
     def depth(self) -> np.dtype[Any]:
         """The dtype of the source of the images, before missing values in it became NaN."""
         return self.dtype

@@ -42,6 +42,11 @@ class CachedScenes(SceneDataset):
         """See `SceneDataset.depth`."""
         return self.cache.depth
 
+    @property
+    def side(self) -> int | None:
+        """See `SceneDataset.side`."""
+        return self.cache.side
+
     def measured(self, rows: NDArray[np.int64]) -> Kept:
         """See `SceneDataset.measured`; they are stored in the cache, so no pixel is read."""
         return self.cache.measured(rows)

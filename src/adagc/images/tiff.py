@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,23 @@ def peek_tiff(path: Path, *, alpha: bool) -> tuple[Shape, np.dtype[Any], np.dtyp
         if declared and not alpha:
             bands -= 1
         return (bands, lengths["Y"], lengths["X"]), marked, depth, declared
+
+
+def tiff_band_names(path: Path, count: int) -> tuple[str | None, ...]:
+    """The names that GDAL wrote for the first `count` bands; None for a band without one."""
+    import tifffile
+
+    found: dict[int, str] = {}
+    try:
+        with tifffile.TiffFile(path) as file:
+            tag = file.pages[0].tags.get("GDAL_METADATA")
+            items = [] if tag is None else list(ElementTree.fromstring(str(tag.value).strip("\0 ")))
+            for item in items:
+                if item.get("role") == "description" and (item.text or "").strip():
+                    found[int(item.get("sample", "0"))] = str(item.text).strip()
+    except (ElementTree.ParseError, ValueError):  # not written by GDAL
+        found = {}
+    return tuple(found.get(number) for number in range(count))
 
 
 def _pages(file: Any) -> list[Any]:

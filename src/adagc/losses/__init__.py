@@ -12,6 +12,7 @@ from adagc.losses.annotators import (
     presence_logits,
     random_annotator,
     random_likelihood,
+    random_posterior,
 )
 from adagc.losses.entries import (
     binary_cross_entropy,
@@ -37,5 +38,6 @@ __all__ = [
     "presence_logits",
     "random_annotator",
     "random_likelihood",
+    "random_posterior",
     "reduce",
 ]

@@ -78,6 +78,39 @@ def random_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
     return known.sum(dim=1) + torch.where(present.any(dim=1), drawn, torch.zeros_like(drawn))
 
 
+def random_posterior(logits: Tensor, observed: Tensor) -> Tensor:
+    """(B, C) logits of presence once it is known what the random annotator has drawn.
+
+    A class that was not drawn is a little less probable than before: the more classes are present,
+    the less probable it was to draw what was drawn. With A for what all others multiply to, and n
+    observed labels,
+
+        P(c | s) = p_c I₁ / (p_c I₁ + (1 - p_c) I₀),   I_k = ∫₀¹ u^(n - 1 + k) A(u) du
+
+    Observed classes are certain, and images without an observed label stay as they were.
+
+    >>> even = torch.zeros(1, 2)
+    >>> random_posterior(even, torch.tensor([[1, 0]])).sigmoid()[0, 1].round(decimals=3)
+    tensor(0.3330)
+
+    Args:
+        logits: (B, C) z.
+        observed: (B, C) +1 seen to be present, 0 not known, -1 seen to be absent.
+    """
+    z = precise(logits)
+    present, unknown = observed > 0, observed == 0
+    factors, log_weights, log_nodes = _factors(z)
+    factors = torch.where(unknown[:, None, :], factors, torch.zeros_like(factors))
+    others = factors.sum(dim=2, keepdim=True) - factors
+    count = present.sum(dim=1, keepdim=True).to(z.dtype)
+    draw = (log_weights + (count - 1).clamp(min=0) * log_nodes)[:, :, None] + others
+    without = torch.logsumexp(draw, dim=1)
+    along = torch.logsumexp(draw + log_nodes[:, None], dim=1)
+    shifted = torch.where(count > 0, z + along - without, z)
+    known = torch.where(present, torch.full_like(z, _CERTAIN), torch.full_like(z, -_CERTAIN))
+    return torch.where(unknown, shifted, known)
+
+
 def area_annotator(maps: Tensor) -> Tensor:
     """(B, C) log A_c of class maps (B, C, ...): the area annotator draws c.
 

@@ -60,7 +60,7 @@ class Calibration:
             probabilities: (N, C) predictions of the network.
             levels: (C,) what the logit of each class is raised by (`adagc.priors.levels`).
         """
-        logs, spread = _described(probabilities, self.exponent)
+        logs, spread = described(probabilities, self.exponent)
         logits = self.alpha * logs + self.gamma * spread + self.beta + levels
         values: Floats = np.exp(-np.logaddexp(0, -logits))  # a sigmoid that cannot overflow
         return values
@@ -103,8 +103,8 @@ class Evidence:
         labels = (observed > 0).astype(np.float64)
         rows = labels.any(axis=1)
         shares = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
-        exponent = fit_exponent(shares, _logs(probabilities[rows]))
-        logs, spread = _described(probabilities, exponent)
+        exponent = fit_exponent(shares, logs_of(probabilities[rows]))
+        logs, spread = described(probabilities, exponent)
         known = np.stack([logs, np.broadcast_to(spread, logs.shape), np.ones_like(logs)], axis=2)
         seen = np.sign(observed).astype(np.int8)
         return cls(exponent, torch.from_numpy(known), torch.from_numpy(seen))
@@ -202,9 +202,9 @@ def _derivatives(features: Tensor, numbers: Tensor, seen: Tensor) -> tuple[Float
     return slopes.detach().numpy(), torch.stack(rows, dim=1).numpy()
 
 
-def _described(probabilities: Floats, exponent: float) -> tuple[Floats, Floats]:
+def described(probabilities: Floats, exponent: float) -> tuple[Floats, Floats]:
     """(N, C) log q, and (N, 1) log Σ r²."""
-    logs = _logs(probabilities)
+    logs = logs_of(probabilities)
     logs = logs - np.log(np.exp(logs).sum(axis=1, keepdims=True))
     powers = exponent * (logs - logs.max(axis=1, keepdims=True))
     shares = np.exp(powers)
@@ -212,6 +212,7 @@ def _described(probabilities: Floats, exponent: float) -> tuple[Floats, Floats]:
     return logs, np.log((shares**2).sum(axis=1, keepdims=True))
 
 
-def _logs(probabilities: Floats) -> Floats:
+def logs_of(probabilities: Floats) -> Floats:
+    """Logarithms that are finite where a probability is 0."""
     values: Floats = np.log(np.maximum(probabilities, _SMALLEST))
     return values

@@ -44,9 +44,9 @@ def gallery_section(
     images = collection.images
     if not images.is_image or not record.run.finished:
         return ""
-    known = _Known(
-        _observed(record, collection), collection.truth, limits(images), _thresholds(record)
-    )
+    # Single precision, like the probabilities that they are compared with.
+    thresholds = np.array(record.thresholds, dtype=np.float32)
+    known = _Known(_observed(record, collection), collection.truth, limits(images), thresholds)
     generator = np.random.default_rng(seed)
     parts = _judged(record, collection, known, generator)
     train = _labelled(collection, known, "train")
@@ -226,13 +226,6 @@ def _key(known: _Known) -> str:
         for kind, sign, word in kinds
     )
     return f'<ul class="chips key" aria-label="Key">{items}</ul>'
-
-
-def _thresholds(record: Record) -> NDArray[np.float32]:
-    from adagc.models import read_description
-
-    # Single precision, like the probabilities that they are compared with.
-    return np.array(read_description(record.run.folder).thresholds, dtype=np.float32)
 
 
 def _observed(record: Record, collection: Collection) -> NDArray[np.int8]:

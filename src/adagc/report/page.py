@@ -39,6 +39,7 @@ def write_report(
     title: str | None = None,
     root: str | None = None,
     other_data: bool = False,
+    thresholds: str | None = None,
 ) -> Path:
     """Write one HTML file that needs nothing else: no internet, no script, no other file.
 
@@ -54,6 +55,8 @@ def write_report(
         title: Heading of the page; method and data set by default.
         root: Folder of the images, if they have moved since training.
         other_data: Show pictures even if the images are not those of the run; the page says so.
+        thresholds: From which probability on a class counts as predicted: "half", "estimated" or a
+            file, see `adagc.limits`; by default what the runs were trained with.
 
     Returns:
         Path of the file.
@@ -62,8 +65,10 @@ def write_report(
     if path.is_dir():
         path = path / "report.html"
     _check_replaceable(path)
-    record = Record.of(run)
-    others = [Record.of(other) for other in against if not _same(other, run)]
+    if thresholds is not None and not run.finished:
+        raise UsageError(f"{run} is not finished: leave out --thresholds")
+    record = Record.of(run, thresholds)
+    others = [Record.of(other, thresholds) for other in against if not _same(other, run)]
     pictures, collection = _pictures(record, collection, root, other_data=other_data)
     sections = [
         score_section(record, others),

@@ -42,20 +42,32 @@ class Record:
     scores: TestRecord | None
     environment: Mapping[str, Any]
     spec: ModelSpec | None  # None until the run is finished
+    thresholds: tuple[float, ...] = ()  # per class, as the deployed network or the user has them
 
     @classmethod
-    def of(cls, run: Run) -> Record:
-        """Read the files of a run."""
+    def of(cls, run: Run, thresholds: str | None = None) -> Record:
+        """Read the files of a run.
+
+        Args:
+            run: The run.
+            thresholds: Thresholds that a user asks for; see `adagc.limits`.
+        """
         run = Run.open(run.folder)
+        limits: tuple[float, ...] = ()
+        if run.finished:
+            from adagc.training.scoring import chosen_limits, rescored
+
+            limits = chosen_limits(run, thresholds).values
         has_environment = run.exists("environment.json")
         return cls(
             run=run,
             settings=run.settings,
             history=tuple(run.history),
             labels=run.labels,
-            scores=run.scores,
+            scores=run.scores if thresholds is None else rescored(run, thresholds),
             environment=run.read_json("environment.json") if has_environment else {},
             spec=read_description(run.folder).spec if run.finished else None,
+            thresholds=limits,
         )
 
     @property

@@ -54,6 +54,7 @@ def score_section(record: Record, others: Sequence[Record]) -> str:
     )
     if record.scores.own_thresholds:
         lead += f" A class is predicted if its probability reaches the {_threshold(record.scores)}."
+        lead += f" {esc(record.scores.limits_remark)}"
     if len(rivals) > 1:
         lead += " Bold: best of its column"
         lead += ", not counting runs that trained with clean labels." if bounds else "."

@@ -224,6 +224,7 @@ def _train(
         roles=trained.roles,
         remark=str(method.status().get("remark", "")),
         cpu_seconds=None if used is None else round(used, 3),
+        trained_on=collection.images.side,
     )
     if config.thresholds != "half" and set(deployed.short_thresholds()) == {THRESHOLD}:
         # Else the method has set them.

@@ -6,8 +6,9 @@ Clean labels of the test images are used here and nowhere else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from safetensors.numpy import save as save_arrays
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError, examples
 from adagc.inference import predict
+from adagc.limits import Thresholds, choose
 from adagc.metrics import score
-from adagc.models import THRESHOLD, Classifier, ModelSpec
+from adagc.models import THRESHOLD, Classifier, ModelSpec, read_description
 from adagc.priors import Rule
 from adagc.training.fabric import make_fabric
 from adagc.training.held_out import limits
@@ -32,6 +34,7 @@ from adagc.training.runs import Run
 from adagc.training.snapshots import saved_weights
 from adagc.types import NetworkRole, with_role
 
+_RULE: Rule = "pooled-f1"  # of estimates for a run that was trained without
 _CLEAN = "clean"  # name of the clean labels in the file of predictions
 _ABOUT = "adagc"  # name of the metadata in that file: JSON with the names of images and classes
 
@@ -45,6 +48,7 @@ def evaluate(
     root: str | None = None,
     truth: str | None = None,
     other_data: bool = False,
+    thresholds: str | None = None,
 ) -> TestRecord:
     """Score every network of a run on clean labels and write scores.json.
 
@@ -63,6 +67,9 @@ def evaluate(
         truth: File with the clean labels, instead of that of the run.
         other_data: Score any images of the same kind, in the split that they have when they are
             opened. The scores go to other files, as in scores-other.json.
+        thresholds: From which probability on a class counts as predicted: "half", "estimated" or a
+            file, see `adagc.limits`; by default what the run was trained with. With another wish
+            the scores go to another file, as in scores-half.json.
     """
     if not run.finished:
         raise AdagcError(f"{run} is not finished: adagc train --resume completes it")
@@ -80,7 +87,9 @@ def evaluate(
         rows = collection.splits[split]
     else:
         raise UsageError(f"there is no split {split!r}: choose from {', '.join(collection.splits)}")
-    tested = score_networks(run, collection, rows, split, absent, other_data=other_data)
+    tested = score_networks(
+        run, collection, rows, split, absent, other_data=other_data, thresholds=thresholds
+    )
     with run.files.claimed():
         tested.write(run)
     return tested.record
@@ -114,6 +123,8 @@ class Tested:
         content = save_arrays(ordered, metadata={_ABOUT: json.dumps(about, ensure_ascii=False)})
         suffix = _suffix(self.record.split, other_data=self.record.other_data)
         run.files.write(f"predictions{suffix}.safetensors", content)
+        if self.record.thresholds_from:  # scores.json is what tables compare: it stays
+            suffix += f"-{Path(self.record.thresholds_from).stem}"
         run.write_json(f"scores{suffix}.json", self.record.to_dict())
 
 
@@ -126,6 +137,7 @@ def score_networks(
     *,
     known: bool = False,
     other_data: bool = False,
+    thresholds: str | None = None,
 ) -> Tested:
     """Predict these images with every network of a finished run, and score the predictions.
 
@@ -137,9 +149,11 @@ def score_networks(
         absent: What to do about classes that no image contains; see `evaluate`.
         known: These are the images of the run for certain, because it has just been trained.
         other_data: These may be any images; the record says so.
+        thresholds: From which probability on a class counts as predicted; see `evaluate`.
     """
     config = config_of(run)
     model = run.model()
+    wanted = None if thresholds is None else chosen_limits(run, thresholds)
     images = suited(collection.images, plain=model.spec.is_plain, head=model.spec.head)
     clean = clean_labels(replace(collection, images=images), model.spec, rows)
     if not (known or other_data):
@@ -161,17 +175,19 @@ def score_networks(
         # same rule.
         deployed = made.roles[name].role is NetworkRole.DEPLOYED and choice == "last"
         own = limits(run, name, choice, config.thresholds) if learnt and not deployed else None
+        if wanted is not None:
+            own = _wanted(run, name, choice, wanted)
         used = model.thresholds.cpu().numpy() if own is None else np.array(own, dtype=np.float32)
         scores = score(clean, values, used, absent="skip")
         epoch = config.epochs if choice == "last" else made.best_epoch[name]
         table.setdefault(name, {})[choice] = TestedEpoch(
-            epoch, scores, None if own is None else tuple(own)
+            epoch, scores, None if own is None or deployed else tuple(own)
         )
         predictions[f"{name}-{which}"] = values
     record = TestRecord(
         split=split,
         images=len(rows),
-        thresholds=tuple(model.short_thresholds()),
+        thresholds=tuple(model.short_thresholds()) if wanted is None else wanted.values,
         classes=model.spec.classes,
         method=made.method,
         networks={
@@ -179,9 +195,63 @@ def score_networks(
             for name, epochs in table.items()
         },
         other_data=other_data,
+        thresholds_from="" if wanted is None else wanted.source,
     )
     names = tuple(collection.images.names[row] for row in rows.tolist())
     return Tested(record, predictions, clean, names)
+
+
+def chosen_limits(run: Run, wanted: str | None) -> Thresholds:
+    """The thresholds of the deployed network that a user asks for (`adagc.limits.choose`).
+
+    Of a run that was trained without estimates they are made now, from what it has kept of its
+    validation images.
+    """
+    described = read_description(run.files.models)
+    stored: Sequence[float] = described.thresholds
+    if wanted == "estimated" and set(stored) == {THRESHOLD}:
+        name = with_role(run.made.roles, NetworkRole.DEPLOYED)
+        assert name is not None
+        return Thresholds(tuple(limits(run, name, "last", _RULE)), "estimated")
+    return choose(wanted, described.spec.classes, stored)
+
+
+def rescored(run: Run, thresholds: str) -> TestRecord | None:
+    """The test of a run with other thresholds, from its saved predictions; None without a test.
+
+    Args:
+        run: A finished run.
+        thresholds: "half", "estimated" or a file, see `adagc.limits`.
+    """
+    tested, wanted = run.scores, chosen_limits(run, thresholds)
+    if tested is None:
+        return None
+    saved, clean = predictions_of(run), truth_of(run)
+
+    def again(name: str, choice: Choice, at: TestedEpoch) -> TestedEpoch:
+        own = _wanted(run, name, choice, wanted)
+        used = np.array(own, dtype=np.float32)
+        scores = score(clean, saved[f"{name}-{choice}"], used, absent="skip")
+        return replace(at, scores=scores, thresholds=tuple(own) if wanted.estimated else None)
+
+    networks = {
+        name: replace(
+            one, epochs={choice: again(name, choice, at) for choice, at in one.epochs.items()}
+        )
+        for name, one in tested.networks.items()
+    }
+    return replace(
+        tested, networks=networks, thresholds=wanted.values, thresholds_from=wanted.source
+    )
+
+
+def _wanted(run: Run, name: str, choice: Choice, wanted: Thresholds) -> list[float]:
+    """The thresholds for one of the networks: estimates are made for each, others are for all."""
+    deployed = run.made.roles[name].role is NetworkRole.DEPLOYED and choice == "last"
+    if wanted.estimated and not deployed:
+        rule = config_of(run).thresholds
+        return limits(run, name, choice, _RULE if rule == "half" else rule)
+    return list(wanted.values)
 
 
 def _learnt(run: Run, rule: Rule, model: Classifier) -> bool:

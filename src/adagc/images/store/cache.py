@@ -39,6 +39,7 @@ class ImageCache:
         rows: The row of the array that holds each image.
         depth: The dtype of the values in the files, before missing ones became NaN.
         notes: What a user should know about how the files were read.
+        side: Median side of the files in pixels, before they were resized.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class ImageCache:
         rows: NDArray[np.int64],
         depth: np.dtype[Any],
         notes: Sequence[str] = (),
+        side: int | None = None,
     ) -> None:
         self.path = path
         self.files = tuple(files)
         self.depth = depth
         self.notes = tuple(notes)
+        self.side = side
         self._array = array
         self._rows = rows
         self._moments: NDArray[Any] | None = None
@@ -137,7 +140,20 @@ def open_cache(
     rows = np.array([index.rows[stamp] for stamp in readable], dtype=np.int64)
     names = [stamp[0] for stamp in readable]
     notes = transparency_notes(index.declared, len(index.headers), kept=index.alpha)
-    return ImageCache(index.path, index.array, names, rows, index.depth, notes)
+    return ImageCache(index.path, index.array, names, rows, index.depth, notes, index.side)
+
+
+def open_store(folder: Path) -> ImageCache:
+    """The decoded images in the folder of a cache, whether their source files still exist or not.
+
+    DataError if there is no whole cache in this folder.
+    """
+    index = read_index(Path(folder))
+    if index is None:
+        raise DataError(f"{folder}: holds no decoded images; give the folder of an image cache")
+    readable = [(stamp[0], row) for stamp, row in index.rows.items() if row >= 0]
+    rows = np.array([row for _, row in readable], dtype=np.int64)
+    return ImageCache(index.path, index.array, [name for name, _ in readable], rows, index.depth)
 
 
 def _holds(index: Index, stamps: Sequence[Stamp], root: Path) -> bool:

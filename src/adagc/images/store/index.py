@@ -35,6 +35,12 @@ class Index:
         return np.result_type(*{header.depth for header in self.headers.values()})
 
     @property
+    def side(self) -> int:
+        """Median side of the files in pixels, before they were resized."""
+        sides = [side for header in self.headers.values() for side in header.shape[1:]]
+        return round(float(np.median(sides)))
+
+    @property
     def declared(self) -> int:
         """How many files declare their last band to be transparency."""
         return sum(header.alpha for header in self.headers.values())

@@ -56,6 +56,7 @@ class TestRecord:
     method: str
     networks: Mapping[str, TestedNetwork]
     other_data: bool = False  # tested on images that are not those of the run
+    thresholds_from: str = ""  # "half", "estimated" or a file, if they are not the run's own
 
     @property
     def threshold(self) -> float | None:
@@ -66,6 +67,15 @@ class TestRecord:
     def own_thresholds(self) -> bool:
         """Whether a class has another threshold than the default of 0.5."""
         return self.threshold != _USUAL
+
+    @property
+    def limits_remark(self) -> str:
+        """A sentence that says where thresholds come from; empty if all are one half."""
+        if not self.own_thresholds:
+            return ""
+        if self.thresholds_from in ("", "estimated"):
+            return "Thresholds of classes are estimates from observed labels."
+        return f"Thresholds of classes are those of {self.thresholds_from}."
 
     def scores_of(self, role: NetworkRole, choice: Choice) -> Scores | None:
         """Scores of the network with this role after its last or best epoch; None without one."""
@@ -98,6 +108,7 @@ class TestRecord:
             "split": self.split,
             "images": self.images,
             **({"other_data": True} if self.other_data else {}),
+            **({"thresholds_from": self.thresholds_from} if self.thresholds_from else {}),
             **(
                 {"thresholds": list(self.thresholds)}
                 if self.own_thresholds
@@ -149,6 +160,7 @@ class TestRecord:
                 for name, choices in values["networks"].items()
             },
             other_data=bool(values.get("other_data", False)),
+            thresholds_from=str(values.get("thresholds_from", "")),
         )
 
 
@@ -178,6 +190,7 @@ class ModelRecord:
     roles: Mapping[str, NamedRole]
     remark: str = ""  # what the method says a reader of the scores must know
     cpu_seconds: float | None = None  # None on a GPU, and in files of older versions
+    trained_on: int | None = None  # side of the image files in pixels, before they were resized
 
     def to_dict(self) -> dict[str, Any]:
         """The values as a dictionary for JSON."""
@@ -190,6 +203,7 @@ class ModelRecord:
             "cpu_seconds": self.cpu_seconds,
             "roles": roles_to_dict(self.roles),
             "remark": self.remark,
+            "trained_on": self.trained_on,
         }
 
     @classmethod
@@ -205,6 +219,7 @@ class ModelRecord:
             roles=roles_of(values, best),
             remark=str(values.get("remark", "")),
             cpu_seconds=None if (used := values.get("cpu_seconds")) is None else float(used),
+            trained_on=None if (side := values.get("trained_on")) is None else int(side),
         )
 
 
