@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
-EXTRAS := weights,tensorboard,bench,slurm,dev
+EXTRAS := weights,tensorboard,bench,slurm,onnx,dev
 PIP    := -m pip install --quiet --disable-pip-version-check
 PYTEST := -m pytest -n auto --dist worksteal -q
 # A worker of pytest has one core.
@@ -104,6 +104,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/first_step.py
 	@$(BIN)/python benchmarks/ranks.py
 	@$(BIN)/python benchmarks/windows.py
+	@$(BIN)/python benchmarks/predict.py
 
 # What docs/results/speed.md says; on an otherwise idle machine.
 bench-record: $(READY)

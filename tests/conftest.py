@@ -29,7 +29,7 @@ from adagc.testing.tiny import (
 from planted import write_model
 from tiny import write_scenario
 
-pytest_plugins = ["machine"]  # the mark `system`
+pytest_plugins = ["machine", "exports"]  # the mark `system`; a small run and its export
 
 # What tests are made of, published for everybody's tests in adagc.testing.
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from adagc.arguments import REQUIRED
 from adagc.commands.common import add_json, check_folder, make_parser, print_json, quiet_start
+from adagc.options import REQUIRED
 
 
 def export(argv: list[str]) -> None:

@@ -134,7 +134,9 @@ def _per_class(facts: ModelFacts, scores: Scores) -> str:
     for c, (name, limit) in enumerate(zip(facts.classes, facts.thresholds, strict=True)):
         precision = float(table.average_precision[c])
         shown = "" if precision != precision else f"{100 * precision:.1f}"
-        rows.append(f"| {name} | {limit:g} | {shown} | {100 * table.f1[c]:.1f} | {table.support[c]} |")
+        rows.append(
+            f"| {name} | {limit:g} | {shown} | {100 * table.f1[c]:.1f} | {table.support[c]} |"
+        )
     return "\n".join(rows)
 
 

@@ -27,7 +27,7 @@ def probe(classifier: Classifier, size: int, *, seed: int) -> Floats:
     shape = (size, *classifier.spec.shape)
     per_band = (1, -1) + (1,) * (len(shape) - 2)
     mean, std = (one.cpu().numpy().reshape(per_band) for one in (normalise.mean, normalise.std))
-    values = (random.normal(size=shape) * std + mean).astype(np.float32)
+    values: Floats = (random.normal(size=shape) * std + mean).astype(np.float32)
     values[random.random(shape) < _MISSING] = np.nan
     if normalise.nodata is not None:
         values[random.random(shape) < _MISSING] = normalise.nodata

@@ -92,7 +92,8 @@ def deepness_difference(content: bytes, classifier: Classifier) -> float:
 
     def theirs(values: Floats) -> Floats:
         maps = session.run(None, {INPUT: np.float32(values.astype(np.float64) / _DIVISOR)})
-        assert all((one == one[:, :, :1, :1]).all() for one in maps)
-        return np.stack([one[:, 0, 0, 0] for one in maps], axis=1)
+        found: Floats = np.concatenate(maps, axis=1)
+        even = (found == found[:, :, :1, :1]).all(axis=(2, 3))
+        return np.where(even, found[:, :, 0, 0], np.nan)
 
     return difference(classifier, theirs)

@@ -153,7 +153,9 @@ def _models(
         content = to_pt2(traced)
         title = "torch.export: raw values to probabilities"
         found = checks.pt2_difference(content, classifier)
-        add(Asset(PT2, title, content, artifact="torch.export.save", framework=torch_version), found)
+        add(
+            Asset(PT2, title, content, artifact="torch.export.save", framework=torch_version), found
+        )
     if "timm" in wanted:
         content = backbone.to_safetensors(classifier)
         title = "weights of the backbone under timm's names, without head; values to be normalised"

@@ -73,7 +73,7 @@ def trace(module: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
 
 
 def to_pt2(program: torch.export.ExportedProgram) -> bytes:
-    """The content of a file for `torch.export.load`; it holds no pickle."""
+    """The content of a file for `torch.export.load`, without the example, which is pickled."""
     program = copy.copy(program)
     program.example_inputs = None
     content = io.BytesIO()

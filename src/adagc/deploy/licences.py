@@ -57,8 +57,8 @@ def _of_package(package: str) -> str | None:
         about = metadata.metadata(package)
     except metadata.PackageNotFoundError:
         return None
-    told = (about.get("License-Expression"), about.get("License"))
-    return next((text for text in told if text is not None and text not in _UNKNOWN), None)
+    told = (about[key] for key in ("License-Expression", "License") if key in about)
+    return next((text for text in told if text not in _UNKNOWN), None)
 
 
 def _of_hub(name: str) -> str | None:

@@ -35,12 +35,14 @@ class Asset:
     artifact: str = ""  # how a model was written, such as "torch.export.save"; empty for others
     framework: tuple[str, str] | None = None  # what runs it, and its version
 
-    def to_dict(self) -> dict[str, Any]:
-        """The entry under `assets`."""
+    def to_dict(self, bands: Sequence[str]) -> dict[str, Any]:
+        """The entry under `assets`, of a model that takes these bands."""
         model: dict[str, Any] = {}
         if self.artifact:
             model["mlm:artifact_type"] = self.artifact
             model |= _framework(self.framework)
+            # The extension wants bands in the item, which STAC allows if an asset has some, too.
+            model |= {"bands": [{"name": name} for name in bands]} if bands else {}
         return {
             "href": f"./{self.name}",
             "type": self.media,
@@ -114,7 +116,7 @@ def item(facts: ModelFacts, about: Description, assets: Sequence[Asset]) -> dict
             },
         },
         "links": [],
-        "assets": {asset.name: asset.to_dict() for asset in assets},
+        "assets": {asset.name: asset.to_dict([band["name"] for band in bands]) for asset in assets},
     }
 
 

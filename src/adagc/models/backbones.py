@@ -153,7 +153,8 @@ class ImageBackbone(Backbone):
         if features.ndim == 3:
             tokens = features[:, getattr(self.net, "num_prefix_tokens", 0) :]
             rows, columns = _grid(tokens.shape[1], (x.shape[-2], x.shape[-1]))
-            return tokens.transpose(1, 2).reshape(len(x), -1, rows, columns)
+            # Not len(x), which an export would take for a constant.
+            return tokens.transpose(1, 2).reshape(x.shape[0], -1, rows, columns)
         return self.as_map(features)
 
     def stages(self, x: Tensor) -> tuple[Tensor, ...]:
