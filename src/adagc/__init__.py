@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from adagc.datasets import open_collection
     from adagc.datasets.collection import Collection
     from adagc.errors import AdagcError
+    from adagc.estimator import SinglePositiveClassifier
     from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
     from adagc.methods import registry
     from adagc.metrics import score
@@ -26,6 +27,7 @@ _HOMES = {
     "Collection": "adagc.datasets",
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
+    "SinglePositiveClassifier": "adagc.estimator",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
     "open_collection": "adagc.datasets",
@@ -52,6 +54,7 @@ __all__ = [
     "Collection",
     "LabelTable",
     "RunConfig",
+    "SinglePositiveClassifier",
     "__version__",
     "flip_rates",
     "load_model",
