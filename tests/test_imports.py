@@ -16,7 +16,7 @@ ROOT = Path(adagc.__path__[0])
 # A module may import from its own layer's package and from layers above this line of it.
 LAYERS = (
     ("types", "errors", "_version", "atomic", "plain", "ranks", "suggest", "progress"),
-    ("options", "arguments", "outline", "plugins"),
+    ("options", "arguments", "outline", "plugins", "tables"),
     ("metrics", "losses", "labels", "images", "augment"),
     ("datasets", "inference", "priors", "choice"),
     ("models",),
@@ -42,6 +42,12 @@ HEAVY = (
     "tensorboard",
     "optuna",
     "submitit",
+    "pyarrow",
+    "geopandas",
+    "pyogrio",
+    "pyproj",
+    "shapely",
+    "rasterio",
 )
 
 
