@@ -23,7 +23,7 @@ LAYERS = (
     ("text",),
     ("methods",),
     ("training",),
-    ("report", "testing"),
+    ("report", "testing", "estimator", "embedding"),
     ("bench",),
     ("compare",),
     ("tuning",),

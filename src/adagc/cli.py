@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import ablate, bench, data, runs, studies
+from adagc.commands import ablate, bench, data, embed, runs, studies
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
-        *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
+        *(
+            runs.demo,
+            data.inspect,
+            data.simulate,
+            embed.embed,
+            runs.train,
+            runs.evaluate,
+            runs.report,
+        ),
         runs.priors,
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
@@ -190,7 +198,7 @@ def _discard_output() -> None:
 # The commands by what they are for, as the overview lists them.
 _PURPOSES = {
     "to see what it does": ("demo",),
-    "your data": ("inspect", "simulate", "text"),
+    "your data": ("inspect", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors"),
     "which method, and with which options": ("bench", "tables", "tune"),
     "the paper": ("ablate", "figures", "theory"),

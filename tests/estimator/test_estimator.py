@@ -284,7 +284,9 @@ def test_images_and_missing_values_are_taken(rows):
     assert (model.predict_proba(images).argmax(axis=1) == ids).mean() > 0.9
     X = rows.X[:100].copy()
     X[::7, 3] = np.nan
-    assert np.isfinite(SinglePositiveClassifier(**QUICK).fit(X, rows.ids[:100]).predict_proba(X)).all()
+    assert np.isfinite(
+        SinglePositiveClassifier(**QUICK).fit(X, rows.ids[:100]).predict_proba(X)
+    ).all()
 
 
 def test_nothing_is_written_and_nothing_said(rows, tmp_path, monkeypatch, capfd):

@@ -128,9 +128,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
                 without any is completed but not trained on.
         """
         columns = getattr(y, "columns", None)
-        X, y = validate_data(
-            self, X, y, multi_output=True, ensure_min_samples=2, **_accepted(X)
-        )
+        X, y = validate_data(self, X, y, multi_output=True, ensure_min_samples=2, **_accepted(X))
         known = targets(y, columns=columns)
         if len(known.classes) < 2:
             raise InputError("y has a single class, which tells nothing apart: give at least two")
@@ -155,6 +153,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _trained(self, images: ArrayScenes, known: Targets) -> Run:
         """Train in memory on these rows; only rows with a label are used."""
+        from adagc.datasets.array import DATASET
         from adagc.datasets.assemble import collect
         from adagc.labels import LabelTable
         from adagc.training.config import RunConfig
@@ -170,7 +169,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             name: _plain(value) for name, value in vars(self).items() if name in known_settings
         }
         settings = typed(known_settings, given, type(self).__name__, "help(adagc.RunConfig)")
-        config = RunConfig(data="array", seed=seed, **settings)
+        config = RunConfig(data=DATASET.name, seed=seed, **settings)
         collection = collect(images, labels=table, seed=seed, val_share=share, test_share=0.0)
         return train(
             config,

@@ -14,7 +14,7 @@ from adagc.errors import UsageError
 
 
 class InputError(UsageError, ValueError):
-    """Arrays or parameters that cannot be used; a ValueError, as scikit-learn's own checks raise."""
+    """Arrays or parameters that cannot be used; a ValueError, as scikit-learn raises."""
 
 
 @dataclass(frozen=True)
