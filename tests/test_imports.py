@@ -28,6 +28,7 @@ LAYERS = (
     ("compare",),
     ("tuning",),
     ("paper",),
+    ("budget",),
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.

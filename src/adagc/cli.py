@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import ablate, bench, data, embed, runs, studies
+from adagc.commands import ablate, bench, budget, data, embed, runs, studies
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -29,24 +29,17 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
-        *(
-            runs.demo,
-            data.inspect,
-            data.simulate,
-            embed.embed,
-            runs.train,
-            runs.evaluate,
-            runs.report,
-        ),
+        *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         runs.priors,
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
+        *(budget.budget, embed.embed),
         *(runs.methods, data.datasets, data.text),
     )
 }
 
 
 # Commands that continue what was interrupted, and the option that they need for it.
-_CONTINUE = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
+_CONTINUE = {"train": " with --resume", "bench": "", "ablate": "", "tune": "", "budget": ""}
 _HELP = ("-h", "--help", "help")
 
 
@@ -200,7 +193,7 @@ _PURPOSES = {
     "to see what it does": ("demo",),
     "your data": ("inspect", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors"),
-    "which method, and with which options": ("bench", "tables", "tune"),
+    "which method, and with which options": ("bench", "tables", "tune", "budget"),
     "the paper": ("ablate", "figures", "theory"),
     "what there is to choose from": ("methods", "datasets"),
 }
