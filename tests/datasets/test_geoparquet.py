@@ -25,7 +25,7 @@ from adagc.errors import AdagcError, DataError, LabelFileError
 from adagc.images.parquet import ParquetScenes
 from adagc.labels import read_labels
 from adagc.tables import Table, write
-from fakes import make_embedding_product
+from fakes import make_embedding_product, picture
 
 LAYOUTS = ("Clay", "Major TOM", "Earth Index")
 
@@ -248,6 +248,16 @@ def test_inspect_says_what_such_a_file_is(tmp_path, vectors, capsys):
     assert "names from unique_id, places in EPSG:4326" in told
     assert main(["inspect", str(tmp_path / "x.parquet"), "--data", "geoparquet"]) == 0
     assert "Major TOM" in capsys.readouterr().out
+
+
+def test_a_table_of_other_things_beside_images_is_no_data_set(tmp_path, capsys, vectors):
+    picture(tmp_path / "photos" / "a.png")
+    write(tmp_path / "photos" / "completed.parquet", Table({"image": ["a"], "class": ["lake"]}))
+    assert main(["inspect", str(tmp_path / "photos"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "folder"
+    make_embedding_product(tmp_path / "photos" / "x.parquet", "Clay", vectors)
+    assert main(["inspect", str(tmp_path / "photos" / "x.parquet"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "geoparquet"
 
 
 def test_what_is_written_with_its_places_opens_in_geopandas(tmp_path, vectors):

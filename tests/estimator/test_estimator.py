@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -117,6 +118,14 @@ def test_it_is_the_training_of_adagc(rows):
                 collection=collection, labels=table)  # fmt: skip
     expected = predict(run.model(), images, np.arange(400))
     np.testing.assert_array_equal(model.predict_proba(rows.X), expected)
+
+
+def test_the_example_in_the_documentation_runs():
+    from adagc.estimator import classifier
+
+    found = doctest.testmod(classifier)
+    assert found.attempted > 5
+    assert found.failed == 0
 
 
 # -- forms of y ----------------------------------------------------------------------------------

@@ -20,17 +20,9 @@ from adagc.training.views import View
 if TYPE_CHECKING:
     from rich.table import Table
 
-HEADINGS = (
-    "price",
-    "one label on",
-    "mAP",
-    "all labels of",
-    "mAP",
-    "gain",
-    "is worth all labels of",
-)
+HEADINGS = ("one label on", "mAP", "all labels of", "mAP", "gain", "as good as all labels of")
 _NOTE = (
-    "Price in single labels; intervals cover seeds (which images and labels, initial weights), not"
+    "Prices are equal. Intervals cover seeds (which images and labels, initial weights), not"
     " the choice of test images. The labels of validation images are the same for all and not"
     " counted."
 )
@@ -83,13 +75,13 @@ class Answer:
             told = ", ".join(f"{where.images:,.0f}" for where in met)
             return f"The curves cross several times (at {told} single labels): it is a tie {span}."
         better = "one label on more images" if last.gain.mean >= 0 else "all labels of fewer images"
-        sure = sum(row.gain.sure for row in compared)
-        certain = "" if sure else ", though no difference is certain"
-        return (
-            f"The curves do not cross {span}: {better} is better everywhere (by"
-            f" {_shown(Estimate(abs(last.gain.mean), last.gain.half))} mAP at {last.images:,}"
-            f"){certain}."
-        )
+        by = f"{_shown(Estimate(abs(last.gain.mean), last.gain.half))} mAP at {last.images:,}"
+        if not any(row.gain.sure for row in compared):
+            return (
+                f"The two ways to label cannot be told apart {span}: at {last.images:,} the mean of"
+                f" {better} is higher by {by.partition(' mAP')[0]} mAP."
+            )
+        return f"The curves do not cross {span}: {better} is better (by {by})."
 
     @property
     def _worth(self) -> str:
@@ -103,7 +95,7 @@ class Answer:
                 return "One label on all images is better than all labels of all images."
             return ""
         return (
-            f"One label on {last.images:,} images is worth all labels of about"
+            f"By the means, one label on {last.images:,} images is as good as all labels of about"
             f" {last.worth:,.0f}: all labels pay while those of an image cost less than"
             f" {last.images / last.worth:.1f} single labels."
         )
@@ -124,7 +116,6 @@ class Answer:
         """The rows of the table, as text."""
         return [
             (
-                f"{row.images:,}",
                 f"{row.images:,}",
                 _shown(row.single),
                 f"{row.full_images:,.0f}",

@@ -9,11 +9,11 @@ from typing import Any
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
-from adagc.errors import UsageError
+from adagc.errors import AdagcError, UsageError
 from adagc.images.parquet import ParquetScenes
 from adagc.labels import LabelTable
 from adagc.suggest import require_path
-from adagc.tables.reading import SUFFIXES, parquet_files
+from adagc.tables.reading import SUFFIXES, VECTORS, Source, parquet_files
 
 
 def geoparquet_collection(
@@ -61,11 +61,24 @@ def geoparquet_collection(
 
 
 def _recognise(root: Path) -> Recognised | None:
-    """A Parquet file, or a folder with one at its top; deeper ones may lie beside images."""
-    here = root.iterdir() if root.is_dir() else [root]
-    if not any(path.is_file() and path.suffix.lower() in SUFFIXES for path in here):
+    """A Parquet file, or a folder with one of vectors at its top.
+
+    Beside images there may be tables of other things, such as completed labels.
+    """
+    if root.is_dir():
+        here = sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES)
+        if not any(_has_vectors(path) for path in here):
+            return None
+    elif not parquet_files(root):
         return None
     return Recognised("geoparquet", root, images=lambda nodata: ParquetScenes(root, nodata=nodata))
+
+
+def _has_vectors(path: Path) -> bool:
+    try:
+        return bool({*VECTORS} & {*Source.at(path).columns})
+    except AdagcError:  # unreadable, or nothing here that reads it
+        return False
 
 
 def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
