@@ -100,6 +100,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/step_cost.py
 	@$(BIN)/python benchmarks/integral.py
 	@$(BIN)/python benchmarks/start_up.py
+	@$(BIN)/python benchmarks/estimator.py
 	@$(BIN)/python benchmarks/engine.py
 	@$(BIN)/python benchmarks/first_step.py
 	@$(BIN)/python benchmarks/ranks.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -101,3 +102,50 @@ def fake_ucmerced(
     separator = "," if table_name.endswith(".csv") else "\t"
     values = table(root / table_name, names, separator=separator)
     return dict(zip(names, values, strict=True))
+
+
+def make_embedding_product(
+    path: Path, layout: str, vectors: np.ndarray, *, start: int = 0, **more: Any
+) -> list[str]:
+    """A GeoParquet file with the columns that a publisher of embeddings uses; returns the ids.
+
+    Args:
+        path: The file.
+        layout: Clay, Major TOM or Earth Index.
+        vectors: (N, D).
+        start: Number of the first row, for files of one folder.
+        more: Further columns, such as labels.
+    """
+    import geopandas
+    import pandas
+    import shapely
+
+    numbers = range(start, start + len(vectors))
+    shapes = [shapely.box(0.1 * i, 50, 0.1 * i + 0.1, 50.1) for i in numbers]
+    day = pandas.Timestamp("2021-05-03")
+    if layout == "Clay":
+        folder = "s3://tiles/02/32VLM/2021-05-03"
+        ids = [f"{folder}/claytile_32VLM_20210503_v02_{i:04d}.tif" for i in numbers]
+        columns = {"source_url": ids, "date": [day.date()] * len(ids), "embeddings": list(vectors)}
+    elif layout == "Major TOM":
+        ids = [f"{i:064x}" for i in numbers]
+        columns = {
+            "unique_id": ids,
+            "embedding": list(vectors),
+            "timestamp": [day.isoformat()] * len(ids),
+            "product_id": ["S2A_MSIL2A_20210503T102021_N0500"] * len(ids),
+            "grid_cell": [f"{i // 4}U_12R" for i in numbers],  # several fragments of a cell
+            "grid_row_u": np.array([i // 4 for i in numbers], dtype=np.int16),
+            "grid_col_r": np.full(len(ids), 12, dtype=np.int16),
+            "centre_lat": np.full(len(ids), 50.05, dtype=np.float32),
+            "centre_lon": np.array([0.1 * i + 0.05 for i in numbers], dtype=np.float32),
+            "utm_footprint": [shape.wkt for shape in shapes],
+            "utm_crs": ["EPSG:32631"] * len(ids),
+            "pixel_bbox": [[0, 0, 224, 224]] * len(ids),
+        }
+    else:
+        ids = [f"31UDQ_{i}" for i in numbers]
+        columns = {"id": ids, "embedding": list(vectors)}
+    frame = geopandas.GeoDataFrame({**columns, **more}, geometry=shapes, crs="EPSG:4326")
+    frame.to_parquet(path, row_group_size=7)
+    return ids

@@ -24,13 +24,14 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("completion",),
-    ("report", "testing"),
+    ("report", "testing", "estimator", "embedding"),
     ("bench",),
     ("compare",),
     ("deploy",),
     ("prediction",),
     ("tuning",),
     ("paper",),
+    ("budget",),
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.

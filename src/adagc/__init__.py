@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from adagc.datasets.collection import Collection
     from adagc.deploy import ExportedModel, export
     from adagc.errors import AdagcError
+    from adagc.estimator import SinglePositiveClassifier
     from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
     from adagc.methods import registry
     from adagc.metrics import score
@@ -29,6 +30,7 @@ _HOMES = {
     "ExportedModel": "adagc.deploy",
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
+    "SinglePositiveClassifier": "adagc.estimator",
     "export": "adagc.deploy",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
@@ -58,6 +60,7 @@ __all__ = [
     "ExportedModel",
     "LabelTable",
     "RunConfig",
+    "SinglePositiveClassifier",
     "__version__",
     "export",
     "flip_rates",

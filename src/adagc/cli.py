@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import ablate, bench, data, export, predict, runs, studies
+from adagc.commands import ablate, bench, budget, data, embed, export, predict, runs, studies
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -32,13 +32,16 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         *(runs.priors, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
+        *(budget.budget, embed.embed),
         *(runs.methods, data.datasets, data.text),
     )
 }
 
 
 # Commands that continue what was interrupted, and the option that they need for it.
-_CONTINUE = {"train": " with --resume", "bench": "", "ablate": "", "tune": "", "predict": ""}
+_CONTINUE = {"train": " with --resume"} | dict.fromkeys(
+    ("bench", "ablate", "tune", "budget", "predict"), ""
+)
 _HELP = ("-h", "--help", "help")
 
 
@@ -190,10 +193,10 @@ def _discard_output() -> None:
 # The commands by what they are for, as the overview lists them.
 _PURPOSES = {
     "to see what it does": ("demo",),
-    "your data": ("inspect", "simulate", "text"),
+    "your data": ("inspect", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors"),
     "a trained model on other data, or in other programs": ("predict", "export"),
-    "which method, and with which options": ("bench", "tables", "tune"),
+    "which method, and with which options": ("bench", "tables", "tune", "budget"),
     "the paper": ("ablate", "figures", "theory"),
     "what there is to choose from": ("methods", "datasets"),
 }

@@ -166,7 +166,9 @@ def test_names_are_given_once_and_misspelt_ones_are_guessed(toys: Path) -> None:
     assert list(registry())[-1] == "toys"
     with pytest.raises(UsageError, match="there is no data set 'tois'; did you mean 'toys'"):
         find("tois")
-    with pytest.raises(UsageError, match="choose from folder, aid, ucmerced, array, synth"):
+    with pytest.raises(
+        UsageError, match="choose from folder, aid, ucmerced, array, geoparquet, synth"
+    ):
         RunConfig(data="zzz")
 
 

@@ -10,7 +10,7 @@ from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
 from adagc.errors import UsageError
-from adagc.images.array import NAMES, array_file, open_arrays
+from adagc.images.array import array_file, names_file, open_arrays
 from adagc.labels import LabelTable
 from adagc.suggest import require_path
 
@@ -40,7 +40,8 @@ def array_collection(
     Args:
         root: The file or folder. A .npy file is memory-mapped, not loaded.
         names: One name per row, or a text file with one name per line. None means names.txt of the
-            folder, else the array `names` in the file, else 00000, 00001, ...
+            folder, or x.names.txt beside the file x.npy, else the array `names` in the file, else
+            00000, 00001, ...
         labels: Table or file of observed labels.
         truth: Table or file of complete labels, for the rows that test at least.
         classes: Names and order of the classes; None means those of `truth`, else of `labels`.
@@ -84,7 +85,7 @@ def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
         raise UsageError(
             f"{root} holds no array: correct root, which must be an array file or its folder"
         )
-    others = {"names": _beside(root, NAMES), "areas": _beside(root, AREAS)}
+    others = {"names": names_file(root), "areas": _beside(root, AREAS)}
     return {"root": array, **{key: path for key, path in others.items() if path is not None}}
 
 

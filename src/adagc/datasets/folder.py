@@ -81,7 +81,7 @@ def folder_collection(
     if left_out:
         notes.append(f"{len(left_out)} unreadable images were left out: {examples(left_out)}")
     return assemble(
-        CachedScenes(store, [names[file] for file in store.files], bands),
+        CachedScenes(store, [names[file] for file in store.files], bands, root=root),
         places=["" if parent == "." else parent for parent in parents],
         rule=rule,
         labels=labels,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adagc.images.base import SceneDataset
 
 # Each is a module of this package, which is imported when the data set is used.
-_BUILT_IN = ("folder", "aid", "ucmerced", "array", "synthetic", "mosaic")
+_BUILT_IN = ("folder", "aid", "ucmerced", "array", "geoparquet", "synthetic", "mosaic")
 DEFAULT: Final = "folder"
 
 # Option of `adagc train` -> parameter of the function that opens a data set.

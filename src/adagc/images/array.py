@@ -124,13 +124,19 @@ def open_arrays(
             f"with images.npy or embeddings.npy"
         )
     array, names_in_file = _load(path)
-    if names is None and (root / NAMES).is_file():
-        names = root / NAMES
+    if names is None:
+        names = names_file(root)
     if isinstance(names, (str, Path)):
         names = _lines(beside(path, Path(names)))
     if names is None:
         names = names_in_file
     return ArrayScenes(array, names, bands, nodata=nodata, source=str(path))
+
+
+def names_file(root: Path) -> Path | None:
+    """The file with the names of the rows: names.txt in a folder, x.names.txt beside x.npy."""
+    path = root / NAMES if root.is_dir() else root.with_suffix(f".{NAMES}")
+    return path if path.is_file() else None
 
 
 def array_file(root: Path) -> Path | None:

@@ -32,6 +32,26 @@ class SceneDataset(ABC):
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Raw values of these images, (len(rows), *shape), in a new array the caller may change."""
 
+    def geometry(self, rows: NDArray[np.int64]) -> list[bytes | None]:
+        """The footprint of each of these images on earth as well-known binary, in `crs`.
+
+        None for an image whose place is not known, as those of most data sets.
+        """
+        return [None] * len(rows)
+
+    @property
+    def crs(self) -> str | None:
+        """Coordinate reference system of the footprints: "EPSG:32633", or its WKT.
+
+        None if it is not known, or if no image has a place.
+        """
+        return None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else there is to say about them, for `adagc inspect`; a sentence each."""
+        return ()
+
     @property
     def side(self) -> int | None:
         """Side in pixels of the files, before they were resized; None if that is not known."""

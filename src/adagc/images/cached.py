@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
+from adagc.images.footprint import footprints
 from adagc.images.moments import Kept
 from adagc.images.store.cache import ImageCache
 
@@ -21,11 +24,18 @@ class CachedScenes(SceneDataset):
         cache: The decoded images.
         names: Unique name of each image, to which label files refer.
         bands: Names of the bands; see `band_names` for the default.
+        root: Folder of the files, from which places on earth are read; None if they have none.
     """
 
     def __init__(
-        self, cache: ImageCache, names: Sequence[str], bands: Sequence[str] | None = None
+        self,
+        cache: ImageCache,
+        names: Sequence[str],
+        bands: Sequence[str] | None = None,
+        *,
+        root: Path | None = None,
     ) -> None:
+        self._root = root
         self.cache = cache
         self.names = tuple(names)
         self.files = cache.files  # relative paths of the source files
@@ -36,6 +46,23 @@ class CachedScenes(SceneDataset):
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """See `SceneDataset.gather`."""
         return self.cache.gather(rows)
+
+    def geometry(self, rows: NDArray[np.int64]) -> list[bytes | None]:
+        """See `SceneDataset.geometry`."""
+        shapes = self._places[0]
+        return [shapes[row] for row in rows.tolist()]
+
+    @property
+    def crs(self) -> str | None:
+        """See `SceneDataset.crs`."""
+        return self._places[1]
+
+    @cached_property
+    def _places(self) -> tuple[list[bytes | None], str | None]:
+        """Of all files, since the reference system depends on all; read when first asked for."""
+        if self._root is None:
+            return [None] * len(self), None
+        return footprints([self._root / file for file in self.files])
 
     @property
     def depth(self) -> np.dtype[Any]:

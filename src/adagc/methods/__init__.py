@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Registered = TypeVar("Registered", bound=type[Method])
 
 DEFAULT = "Auto"  # what is trained if nobody names a method
+FULL = "GT w/ BCE"  # what learns from all labels of an image, with which others are compared
 # Title to module and class, in the order of the paper's tables. A new method needs a line here.
 _BUILT_IN = {
     "GT w/ BCE": "ground_truth:GroundTruth",
@@ -153,4 +154,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["DEFAULT", "Method", "find", "outline", "outlines", "register", "registry", "titles"]
+__all__ = [
+    "DEFAULT",
+    "FULL",
+    "Method",
+    "find",
+    "outline",
+    "outlines",
+    "register",
+    "registry",
+    "titles",
+]

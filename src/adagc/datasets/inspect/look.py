@@ -302,5 +302,5 @@ def _look_at_scenes(scenes: SceneDataset, bands: Sequence[str] | None) -> Images
         infinite=tuple(scenes.names[row] for row in rows[infinite]),
         suspects=edges.suspects(names),
         duplicates=tuple(sorted(tuple(group) for group in same.values() if len(group) > 1)),
-        notes=tuple(notes),
+        notes=(*scenes.notes, *notes),
     )

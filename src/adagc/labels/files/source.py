@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from pathlib import Path
 
-from adagc.errors import LabelFileError
+from adagc.atomic import encoded
+from adagc.errors import DataError, LabelFileError
 from adagc.suggest import hint
+from adagc.tables.reading import Source, parquet_files
 
 
 def open_text(path: Path) -> io.TextIOWrapper:
     """Open a UTF-8 file, with or without byte order mark; line ends are not changed.
 
-    The whole file is read and checked at once, so that decoding cannot fail later.
+    The whole file is read and checked at once, so that decoding cannot fail later. Of a Parquet
+    file the columns that name rows and their labels are read, as if it were a label file.
 
     Raises:
         LabelFileError: The file is missing, a folder, not readable, not text or not UTF-8.
     """
-    data = _read(path)
+    data = _columns(path) if parquet_files(path) else _read(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LabelFileError(f"{path} is UTF-16 text; save it as UTF-8 (in Excel: 'CSV UTF-8')")
     if data.startswith(b"PK\x03\x04"):
@@ -36,6 +40,16 @@ def open_text(path: Path) -> io.TextIOWrapper:
             f"(0x{data[error.start]:02x}) is not UTF-8; save it as UTF-8"
         ) from None
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
+
+
+def _columns(path: Path) -> bytes:
+    """The label file that the columns of a Parquet file are."""
+    text = io.StringIO(newline="")
+    try:
+        csv.writer(text, lineterminator="\n").writerows(Source.at(path).label_rows())
+    except DataError as error:
+        raise LabelFileError(str(error)) from error
+    return encoded(text.getvalue())
 
 
 def _read(path: Path) -> bytes:
