@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adagc._version import __version__
 
 if TYPE_CHECKING:
+    from adagc.completion import complete
     from adagc.datasets import open_collection
     from adagc.datasets.collection import Collection
     from adagc.errors import AdagcError
@@ -26,6 +27,7 @@ _HOMES = {
     "Collection": "adagc.datasets",
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
+    "complete": "adagc.completion",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
     "open_collection": "adagc.datasets",
@@ -53,6 +55,7 @@ __all__ = [
     "LabelTable",
     "RunConfig",
     "__version__",
+    "complete",
     "flip_rates",
     "load_model",
     "open_collection",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from adagc._version import __version__
 from adagc.atomic import no_space
 from adagc.commands import ablate, bench, data, runs, studies
+from adagc.commands import complete as completing
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -30,7 +31,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
-        runs.priors,
+        *(runs.priors, completing.complete),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
         *(runs.methods, data.datasets, data.text),
     )
@@ -38,7 +39,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 
 # Commands that continue what was interrupted, and the option that they need for it.
-_CONTINUE = {"train": " with --resume", "bench": "", "ablate": "", "tune": ""}
+_CONTINUE = {"train": " with --resume", "bench": "", "ablate": "", "tune": "", "complete": ""}
 _HELP = ("-h", "--help", "help")
 
 
@@ -191,7 +192,7 @@ def _discard_output() -> None:
 _PURPOSES = {
     "to see what it does": ("demo",),
     "your data": ("inspect", "simulate", "text"),
-    "one method on your data": ("train", "evaluate", "report", "priors"),
+    "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
     "which method, and with which options": ("bench", "tables", "tune"),
     "the paper": ("ablate", "figures", "theory"),
     "what there is to choose from": ("methods", "datasets"),
