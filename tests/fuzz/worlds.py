@@ -402,6 +402,7 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "report": _on_run(["--against", "run"]),
     "theory": _on_run(),
     "priors": _on_run(["--json"]),
+    "complete": _on_run(["--out", "done.csv"], ["--part", "val"], ["--precision", "0.5"]),
     "tables": _tables,
     "tune": _tune,
     "ablate": lambda draw, flawed, on_array: [

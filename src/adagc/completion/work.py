@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.completion.completed import HELD_OUT, IN_SAMPLE, OUT_OF_FOLD, Completed
+from adagc.completion.completed import HELD_OUT, IN_SAMPLE, OUT_OF_FOLD, Completed, Summary
 from adagc.completion.folds import out_of_fold
 from adagc.completion.quality import judge
 from adagc.completion.subjects import Subjects, open_new, open_subjects
@@ -26,6 +26,7 @@ from adagc.training.fabric import make_fabric
 from adagc.training.held_out import of_network
 from adagc.training.inputs import config_of
 from adagc.training.network import suited
+from adagc.training.records import parse
 from adagc.training.runs import Run
 from adagc.training.scoring import chosen_limits
 from adagc.training.stability import stable_epochs
@@ -114,6 +115,18 @@ def complete(
         )
     groups = _predicted(run, model, subjects, folds)
     return _decided(run, model, subjects, groups, limits, precision, absence)
+
+
+def read_summary(run: Run) -> Summary | None:
+    """What the last completion of a run has left in its folder; None if there was none."""
+    if not run.exists(SUMMARY):
+        return None
+    remedy = f"run  adagc complete {run}  again, or delete it"
+    try:
+        values = run.read_json(SUMMARY)
+    except AdagcError as error:
+        raise AdagcError(f"{run}/{SUMMARY} is damaged: {remedy}") from error
+    return parse(Summary, values, f"{run}/{SUMMARY}", remedy)
 
 
 @dataclass(frozen=True)
