@@ -19,7 +19,7 @@ from adagc.errors import AdagcError, UsageError, check_range
 from adagc.inference import predict
 from adagc.limits import Thresholds
 from adagc.models import Classifier
-from adagc.priors import find_cuts, fit_presence
+from adagc.priors import Presence, find_cuts, fit_presence
 from adagc.priors.checks import FEW_LABELS
 from adagc.priors.recovery import ABSENCE, PRECISION
 from adagc.training.fabric import make_fabric
@@ -201,12 +201,15 @@ def _decided(
             f"Fewer than {FEW_LABELS} labelled images, or a single class, do not tell how sure a"
             f" label is: thresholds decide ({limits.words}), and nothing is unsure."
         )
+    fitted: dict[int, Presence] = {}  # groups may share what they are calibrated by
     for group in groups:
         seen = subjects.observed[group.where]
         probability[group.where] = group.probabilities
         samples[group.where] = group.sample
         if can:
-            found = fit_presence(group.known, group.labels)
+            if id(group.known) not in fitted:
+                fitted[id(group.known)] = fit_presence(group.known, group.labels)
+            found = fitted[id(group.known)]
             presence[group.where] = found.given(group.probabilities, seen)
             if limits is None:
                 cuts = find_cuts(
