@@ -215,7 +215,9 @@ def test_json_has_the_form_of_coco(run, tmp_path):
     for key, decision in (("annotations", 1), ("unsure", 0), ("absent", -1)):
         for one in content[key]:
             said[names[one["image_id"]], kinds[one["category_id"]]] = decision
-    assert len(said) == len(found) == sum(len(content[k]) for k in ("annotations", "unsure", "absent"))
+    assert (
+        len(said) == len(found) == sum(len(content[k]) for k in ("annotations", "unsure", "absent"))
+    )
     for i, name in enumerate(found.images):
         assert [said[name, kind] for kind in CLASSES] == found.decision[i].tolist()
     assert "estimated from the observed labels" in content["info"]["decided_by"]
