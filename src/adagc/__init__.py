@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adagc._version import __version__
 
 if TYPE_CHECKING:
+    from adagc.completion import complete
     from adagc.datasets import open_collection
     from adagc.datasets.collection import Collection
     from adagc.deploy import ExportedModel, export
@@ -31,6 +32,7 @@ _HOMES = {
     "LabelTable": "adagc.labels",
     "RunConfig": "adagc.training.config",
     "SinglePositiveClassifier": "adagc.estimator",
+    "complete": "adagc.completion",
     "export": "adagc.deploy",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
@@ -62,6 +64,7 @@ __all__ = [
     "RunConfig",
     "SinglePositiveClassifier",
     "__version__",
+    "complete",
     "export",
     "flip_rates",
     "load_model",

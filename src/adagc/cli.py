@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from adagc._version import __version__
 from adagc.atomic import no_space
 from adagc.commands import ablate, bench, budget, data, embed, export, predict, runs, studies
+from adagc.commands import complete as completing
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -30,7 +31,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
-        *(runs.priors, predict.predict, export.export),
+        *(runs.priors, completing.complete, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
         *(budget.budget, embed.embed),
         *(runs.methods, data.datasets, data.text),
@@ -40,7 +41,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 # Commands that continue what was interrupted, and the option that they need for it.
 _CONTINUE = {"train": " with --resume"} | dict.fromkeys(
-    ("bench", "ablate", "tune", "budget", "predict"), ""
+    ("bench", "ablate", "tune", "budget", "complete", "predict"), ""
 )
 _HELP = ("-h", "--help", "help")
 
@@ -194,7 +195,7 @@ def _discard_output() -> None:
 _PURPOSES = {
     "to see what it does": ("demo",),
     "your data": ("inspect", "simulate", "embed", "text"),
-    "one method on your data": ("train", "evaluate", "report", "priors"),
+    "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
     "a trained model on other data, or in other programs": ("predict", "export"),
     "which method, and with which options": ("bench", "tables", "tune", "budget"),
     "the paper": ("ablate", "figures", "theory"),

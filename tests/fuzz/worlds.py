@@ -415,6 +415,7 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "theory": _on_run(),
     "priors": _on_run(["--json"]),
     "predict": _predict,
+    "complete": _on_run(["--out", "done.csv"], ["--part", "val"], ["--precision", "0.5"]),
     "tables": _tables,
     "tune": _tune,
     "ablate": lambda draw, flawed, on_array: [

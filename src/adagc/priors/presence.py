@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _SHARED = 4  # κ, α, γ and β, before the levels of the classes
 _BELIEF = 0.01  # in the shared numbers, worth a fraction of a label
 _EDGE = 1e-6  # probabilities of 0 and 1 have no logit
+# Of fewer entries no share can be told; and observed labels may be fewer than expected by so many
+# standard deviations, as happens to one in ten calibrations that are right.
+_FEWEST, _DEVIATIONS = 30, 1.28
 _ROWS = 4096  # images at a time: the integral over annotators needs memory
 
 
@@ -59,6 +62,25 @@ class Presence:
     numbers: Floats  # (4 + C,) κ, α, γ, β and the levels of the classes
     root: Floats  # (4 + C, 4 + C) lower triangle; root @ root.T is their covariance
     images: int  # how many labelled images it was learnt from
+    # Of these images and all classes, the most probable first: how probable it is, how many labels
+    # an annotator is expected to have drawn so far, and how many were observed.
+    drawn: Floats  # (3, M)
+
+    def confirmed(self, cuts: Floats) -> NDArray[np.bool_]:
+        """Whether observed labels confirm what is expected from these probabilities on.
+
+        A calibration may be wrong where there are few labels. Among what is at least as probable
+        as a cut there must be enough entries that were not observed to speak of a share of them,
+        and about as many labels as expected must have been observed.
+
+        Args:
+            cuts: (K,) probabilities of presence.
+        """
+        places = np.searchsorted(-self.drawn[0], -cuts, side="right") - 1
+        expected, seen = (np.where(places >= 0, row[places], 0.0) for row in self.drawn[1:])
+        short = expected - _DEVIATIONS * np.sqrt(expected)
+        missing = places + 1 - seen
+        return np.asarray((missing >= _FEWEST) & (seen >= short))
 
     def given(self, probabilities: ArrayLike, observed: ArrayLike | None = None) -> Floats:
         """(N, C) how probable each class is in each image.
@@ -110,7 +132,7 @@ def fit_presence(probabilities: ArrayLike, observed: ArrayLike) -> Presence:
     """
     import torch
 
-    from adagc.losses import random_likelihood
+    from adagc.losses import random_annotator, random_likelihood
 
     scores, seen = checked(probabilities, observed)
     rows = enough(seen)
@@ -132,7 +154,16 @@ def fit_presence(probabilities: ArrayLike, observed: ArrayLike) -> Presence:
 
     found = evidence.most_probable(logits, belief, start)
     root = _root(cost, found)
-    return Presence(evidence.exponent, found.numpy(), root, int((seen > 0).any(axis=1).sum()))
+    with torch.no_grad():
+        z = logits(found)
+        values, expected = z.sigmoid().numpy(), random_annotator(z).exp().numpy()
+    labelled = (seen > 0).any(axis=1)
+    labels = (seen[labelled] > 0).astype(np.float64)
+    labels /= labels.sum(axis=1, keepdims=True)  # an annotator draws one
+    flat = np.stack([one.ravel() for one in (values[labelled], expected[labelled], labels)])
+    flat = flat[:, np.argsort(-flat[0], kind="stable")]
+    flat[1:] = np.cumsum(flat[1:], axis=1)
+    return Presence(evidence.exponent, found.numpy(), root, int(labelled.sum()), flat)
 
 
 def _root(cost: Callable[[Tensor], Tensor], numbers: Tensor) -> Floats:

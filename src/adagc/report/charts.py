@@ -70,17 +70,19 @@ def line_chart(
     decimals: int = 1,
     limit: float | None = None,
     extra: Annotations | None = None,
+    axis: str = "epoch",
 ) -> str:
     """A figure with one line per series over the epochs, and a legend.
 
     Args:
-        epochs: Numbers of the epochs.
+        epochs: Numbers of the epochs, or of whatever `axis` names.
         series: The lines, each with one value per epoch.
         title: Heading above the chart.
         caption: Smaller text below the title.
         decimals: Number of decimals in hover texts.
         limit: Largest value on the y axis; None for no limit.
         extra: What is drawn besides the lines.
+        axis: What the numbers on the x axis are.
 
     Returns:
         HTML, empty if no value is known.
@@ -95,15 +97,15 @@ def line_chart(
     x = _x_scale(epochs)
     body = [
         _shade(extra, x),
-        _grid(x, y),
+        _grid(x, y, axis),
         *(_moment(moment, x) for moment in extra.moments),
         _arrow(extra, x),
         _level(extra, y),
         *(_line(epochs, line, x, y) for line in series),
-        _strips(epochs, series, x, decimals),
+        _strips(epochs, series, x, decimals, axis),
     ]
-    summary = f"{title}, epochs {epochs[0]} to {epochs[-1]}. " + " ".join(
-        _summary(epochs, line, decimals) for line in series
+    summary = f"{title}, {axis}s {epochs[0]} to {epochs[-1]}. " + " ".join(
+        _summary(epochs, line, decimals, axis) for line in series
     )
     return _figure(title, caption, _legend(series), _svg(summary, "".join(body)))
 
@@ -170,12 +172,14 @@ def _line(epochs: Sequence[int], line: Series, x: _Scale, y: _Scale) -> str:
     return path + ("".join(dots) if len(epochs) <= _DOTS else "")
 
 
-def _strips(epochs: Sequence[int], series: Sequence[Series], x: _Scale, decimals: int) -> str:
+def _strips(
+    epochs: Sequence[int], series: Sequence[Series], x: _Scale, decimals: int, axis: str
+) -> str:
     """Invisible rectangles, one per epoch, that show the values as hover text."""
     step = abs(x(epochs[1]) - x(epochs[0])) if len(epochs) > 1 else WIDTH - LEFT - RIGHT
     strips = []
     for i, epoch in enumerate(epochs):
-        lines = [f"epoch {epoch}"]
+        lines = [f"{axis} {epoch}"]
         lines += [
             f"{line.name}: {value:.{decimals}f}"
             for line in series
@@ -188,13 +192,13 @@ def _strips(epochs: Sequence[int], series: Sequence[Series], x: _Scale, decimals
     return "".join(strips)
 
 
-def _grid(x: _Scale, y: _Scale) -> str:
+def _grid(x: _Scale, y: _Scale, axis: str) -> str:
     base = HEIGHT - BOTTOM
     numbers = "".join(
         f'<text x="{x(tick)}" y="{base + 16}" text-anchor="middle">{tick:.0f}</text>'
         for tick in x.ticks
     )
-    return _y_grid(y) + numbers + _axis_name("epoch")
+    return _y_grid(y) + numbers + _axis_name(axis)
 
 
 def _y_grid(y: _Scale, width: int = WIDTH) -> str:
@@ -261,7 +265,7 @@ def _level(extra: Annotations, y: _Scale) -> str:
     )
 
 
-def _summary(epochs: Sequence[int], line: Series, decimals: int) -> str:
+def _summary(epochs: Sequence[int], line: Series, decimals: int, axis: str) -> str:
     known = [
         (v, e) for v, e in zip(line.values, epochs, strict=True) if v is not None and _finite(v)
     ]
@@ -270,7 +274,7 @@ def _summary(epochs: Sequence[int], line: Series, decimals: int) -> str:
     top, when = max(known)
     return (
         f"{line.name}: from {known[0][0]:.{decimals}f} to {known[-1][0]:.{decimals}f},"
-        f" highest {top:.{decimals}f} at epoch {when}."
+        f" highest {top:.{decimals}f} at {axis} {when}."
     )
 
 

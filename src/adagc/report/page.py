@@ -23,6 +23,7 @@ from adagc.report.headline import comparison, data_name, headline, supervision
 from adagc.report.html import duration, esc, facts, note, section
 from adagc.report.origin import origin
 from adagc.report.record import Record
+from adagc.report.recovered import recovered_section
 from adagc.report.tables import class_section, noise_section, score_section
 from adagc.training.runs import Run
 
@@ -74,6 +75,7 @@ def write_report(
         score_section(record, others),
         training_curves(record),
         pseudo_label_curves(record),
+        recovered_section(record),
         class_section(record, others),
         noise_section(record),
         pictures,

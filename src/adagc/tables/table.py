@@ -78,7 +78,7 @@ class Table:
 
     def listed(self) -> dict[str, list[Any]]:
         """The columns as lists of plain values: missing ones and NaN are None."""
-        return {name: _plain(values) for name, values in self.arrays.items()}
+        return {name: plain_values(values) for name, values in self.arrays.items()}
 
 
 def _array(values: ArrayLike) -> NDArray[Any]:
@@ -95,7 +95,8 @@ def _array(values: ArrayLike) -> NDArray[Any]:
     return values.astype(object) if values.dtype.kind == "U" else values
 
 
-def _plain(values: NDArray[Any]) -> list[Any]:
+def plain_values(values: NDArray[Any]) -> list[Any]:
+    """An array as a list of plain values, in which NaN is None."""
     if values.dtype.kind == "f":
         # float32 by its shortest text: 0.1 and not 0.10000000149011612
         exact = values.astype(str).astype(np.float64) if values.dtype.itemsize < 8 else values

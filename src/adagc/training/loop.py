@@ -150,8 +150,9 @@ def fit(
             watch.look(losses["total"], judged.probabilities, progress)
         rate = trainer.learning_rate  # before a snapshot with another rate may be restored
         oracle = None
+        estimates = method.estimates()
+        state.stability.note(estimates)
         if observer is not None:
-            estimates = method.estimates()
             oracle = observer(
                 dict(judged.probabilities),
                 None if estimates is None else estimates.cpu().numpy(),
@@ -199,6 +200,7 @@ def fit(
     if writes:
         for name, candidate in networks.items():
             save_weights(folder, name, "last", candidate)
+        state.stability.write(folder)
     return Trained(networks, roles, dict(state.best_epoch), state.seconds, state.cpu_seconds)
 
 

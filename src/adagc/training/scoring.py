@@ -20,6 +20,7 @@ from safetensors.numpy import save as save_arrays
 
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError, examples
+from adagc.images.base import SceneDataset
 from adagc.inference import predict
 from adagc.limits import Thresholds, choose
 from adagc.metrics import score
@@ -272,13 +273,7 @@ def clean_labels(
     has no clean labels.
     """
     assert collection.truth is not None
-    images = collection.images
-    if images.bands != spec.bands or images.shape != spec.shape:
-        raise AdagcError(
-            f"the model was trained on images of shape {spec.shape} with the bands"
-            f" {', '.join(spec.bands[:4])}..., but these have shape {images.shape} and the bands"
-            f" {', '.join(images.bands[:4])}...: use images as in training"
-        )
+    check_input(collection.images, spec)
     if set(collection.classes) != set(spec.classes):
         different = sorted(set(collection.classes) ^ set(spec.classes))
         raise AdagcError(
@@ -293,6 +288,16 @@ def clean_labels(
         )
     order = [collection.classes.index(name) for name in spec.classes]
     return collection.truth[rows][:, order]
+
+
+def check_input(images: SceneDataset, spec: ModelSpec) -> None:
+    """Raise AdagcError if bands or size of these images differ from those of the model."""
+    if images.bands != spec.bands or images.shape != spec.shape:
+        raise AdagcError(
+            f"the model was trained on images of shape {spec.shape} with the bands"
+            f" {', '.join(spec.bands[:4])}..., but these have shape {images.shape} and the bands"
+            f" {', '.join(images.bands[:4])}...: use images as in training"
+        )
 
 
 def check_classes(collection: Collection, rows: NDArray[np.int64], absent: str) -> list[str]:

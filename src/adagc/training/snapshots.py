@@ -17,6 +17,7 @@ from adagc.methods.state import AveragedNetwork
 from adagc.models.tensors import read_safetensors
 from adagc.training import checkpoint
 from adagc.training.folders import Folder
+from adagc.training.stability import Stability
 
 _WEIGHTS, _SUFFIX = "weights", ".safetensors"
 
@@ -48,6 +49,7 @@ class Snapshots:
         self.writes = writes
         self.best_epoch: dict[str, int] = {}
         self.best_score: dict[str, float] = {}  # by network: the criterion that chooses the epoch
+        self.stability = Stability()  # of what the method takes for labels
         self.seconds = 0.0  # time of all epochs so far
         self.cpu_seconds: float | None = 0.0  # CPU time of the same; None if not known of all
 
@@ -80,6 +82,7 @@ class Snapshots:
                 "best_score": self.best_score,
                 "seconds": self.seconds,
                 "cpu_seconds": self.cpu_seconds,
+                "stability": self.stability.state(),
             },
         )
 
@@ -94,6 +97,7 @@ class Snapshots:
             self.best_score = dict(state["best_score"])
             self.seconds = state["seconds"]
             self.cpu_seconds = state.get("cpu_seconds")  # older versions did not measure it
+            self.stability.load(state.get("stability", {}))  # older versions did not count
             return int(state["epoch"])
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise AdagcError(

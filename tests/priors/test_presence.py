@@ -1,0 +1,117 @@
+"""Presence and recovery from single labels: exact posteriors, shares, the wanted precision."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from adagc.errors import DataError, UsageError
+from adagc.losses import random_posterior
+from adagc.priors import find_cuts, fit_presence
+from reference.slow_annotators import chance
+
+
+def slow_posterior(logits: list[float], observed: list[int]) -> list[float]:
+    """P(c | what was observed), by counting every set of labels."""
+    seen = sum(o > 0 for o in observed)
+    total, found = 0.0, [0.0] * len(logits)
+    for labels in product((0, 1), repeat=len(logits)):
+        fits = all(
+            (o <= 0 or y) and (o >= 0 or not y) for o, y in zip(observed, labels, strict=True)
+        )
+        if fits and (sum(labels) or not seen):
+            weight = chance(labels, logits) * (seen / sum(labels) if seen else 1)
+            total += weight
+            found = [f + weight * y for f, y in zip(found, labels, strict=True)]
+    return [value / total for value in found]
+
+
+@pytest.mark.parametrize(
+    "observed", [[1, 0, 0, 0], [0, 0, 1, -1], [1, 1, 0, 0], [0, 0, 0, 0], [1, -1, 0, 0]]
+)
+def test_the_posterior_is_that_of_counting(observed):
+    logits = [0.7, -1.2, 2.5, -0.3]
+    found = random_posterior(
+        torch.tensor([logits], dtype=torch.float64), torch.tensor([observed])
+    ).sigmoid()[0]
+    expected = slow_posterior(logits, observed)
+    # A class that was seen to be absent is absent, also where nobody has drawn a label.
+    expected = [0.0 if o < 0 else e for o, e in zip(observed, expected, strict=True)]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def simulated(count: int, *, scale: float, seed: int = 0):
+    """Presence probabilities, truth, one random label, and scores that need calibration."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(-0.5, 2.0, size=(2 * count, 8))
+    chances = 1 / (1 + np.exp(-logits))
+    truth = rng.random(chances.shape) < chances
+    shown = np.flatnonzero(truth.any(axis=1))[:count]  # every image shows something
+    logits, truth = logits[shown], truth[shown]
+    observed = np.zeros(truth.shape, dtype=np.int8)
+    for row in np.flatnonzero(truth.any(axis=1)):
+        observed[row, rng.choice(np.flatnonzero(truth[row]))] = 1
+    return 1 / (1 + np.exp(-(scale * logits - 1.5))), truth, observed
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+def test_scores_become_probabilities_of_presence(scale):
+    scores, truth, observed = simulated(3000, scale=scale)
+    found = fit_presence(scores, observed).given(scores, observed)
+    unknown = observed == 0
+    for low in (0.1, 0.3, 0.5, 0.7):
+        inside = unknown & (found >= low) & (found < low + 0.2)
+        # Too high by up to 0.12: that labelled images show something is not allowed for.
+        assert truth[inside].mean() == pytest.approx(found[inside].mean(), abs=0.13)
+
+
+@pytest.mark.parametrize("precision", [0.7, 0.85])
+def test_the_wanted_precision_is_reached(precision):
+    scores, truth, observed = simulated(2000, scale=0.6, seed=1)
+    model = fit_presence(scores[:800], observed[:800])
+    rest, labels = scores[800:], observed[800:]
+    cuts = find_cuts(model, rest, labels, precision=precision)
+    decision = cuts.decide(model.given(rest, labels), labels)
+    taken = (decision > 0) & (labels == 0)
+    assert precision - 0.03 <= truth[800:][taken].mean() <= precision + 0.12
+    assert (truth[800:][(decision < 0)]).mean() <= 0.07
+    np.testing.assert_array_equal(decision[labels > 0], 1)
+
+
+def test_fewer_labels_are_recovered_if_less_is_known():
+    scores, _, observed = simulated(3000, scale=0.6, seed=2)
+    counts = []
+    for known in (100, 2000):
+        model = fit_presence(scores[:known], observed[:known])
+        cuts = find_cuts(model, scores[2000:], observed[2000:])
+        counts.append((model.given(scores[2000:], observed[2000:]) >= cuts.recovered).sum())
+    assert counts[0] < counts[1]
+
+
+def test_a_handful_of_labels_confirms_nothing():
+    scores, _, observed = simulated(400, scale=0.6)
+    model = fit_presence(scores, observed)
+    top = model.drawn[0]
+    assert not model.confirmed(top[:5]).any()
+    assert model.confirmed(np.quantile(top, [0.5])).all()
+    # Where observed labels are far fewer than expected, the calibration is not to be trusted.
+    wrong = model.drawn.copy()
+    wrong[2] *= 0.5
+    object.__setattr__(model, "drawn", wrong)
+    assert not model.confirmed(np.quantile(top, [0.5])).any()
+
+
+def test_bad_arrays():
+    scores, _, observed = simulated(60, scale=1.0)
+    model = fit_presence(scores, observed)
+    with pytest.raises(DataError, match="observed labels"):
+        find_cuts(model, scores, observed[:5])
+    with pytest.raises(UsageError, match="--precision must be"):
+        find_cuts(model, scores, observed, precision=1.5)
+    with pytest.raises(DataError, match="no image has an observed label"):
+        fit_presence(scores, np.zeros_like(observed))
+    everything = find_cuts(model, scores, np.ones_like(observed))
+    assert np.isinf([everything.recovered, everything.absent]).all()
