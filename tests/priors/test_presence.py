@@ -21,8 +21,6 @@ def slow_posterior(logits: list[float], observed: list[int]) -> list[float]:
     for labels in product((0, 1), repeat=len(logits)):
         pairs = list(zip(observed, labels, strict=True))
         fits = all((o <= 0 or y) and (o >= 0 or not y) for o, y in pairs)
-            (o <= 0 or y) and (o >= 0 or not y) for o, y in zip(observed, labels, strict=True)
-        )
         if fits and (sum(labels) or not seen):
             weight = chance(labels, logits) * (seen / sum(labels) if seen else 1)
             total += weight
