@@ -19,9 +19,8 @@ def slow_posterior(logits: list[float], observed: list[int]) -> list[float]:
     seen = sum(o > 0 for o in observed)
     total, found = 0.0, [0.0] * len(logits)
     for labels in product((0, 1), repeat=len(logits)):
-        fits = all(
-            (o <= 0 or y) and (o >= 0 or not y) for o, y in zip(observed, labels, strict=True)
-        )
+        pairs = list(zip(observed, labels, strict=True))
+        fits = all((o <= 0 or y) and (o >= 0 or not y) for o, y in pairs)
         if fits and (sum(labels) or not seen):
             weight = chance(labels, logits) * (seen / sum(labels) if seen else 1)
             total += weight
