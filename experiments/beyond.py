@@ -164,7 +164,12 @@ def learnt(name: str, row: str, rule: str) -> dict[int, float]:
 
 def limits() -> str:
     """mF1 of WAN, AdaGC and Auto at one half and at thresholds that were learnt."""
-    names = [name for name in THRESHOLDS if name in known() and learnt(name, "Auto", "half")]
+    compared = ("WAN", "AdaGC", "Auto")
+    names = [
+        name
+        for name in THRESHOLDS
+        if name in known() and all(learnt(name, row, "half") for row in compared)
+    ]
     lines = [
         "| | WAN | AdaGC | Auto | Auto over WAN, both at learnt thresholds | Auto at learnt ones"
         " over WAN at one half |",
@@ -176,7 +181,7 @@ def limits() -> str:
                 one(statistics.fmean(learnt(name, row, rule).values()))
                 for rule in ("half", thresholds.DEFAULT)
             )
-            for row in ("WAN", "AdaGC", "Auto")
+            for row in compared
         ]
         for rule in (thresholds.DEFAULT, "half"):
             own, base = learnt(name, "Auto", thresholds.DEFAULT), learnt(name, "WAN", rule)
