@@ -265,8 +265,11 @@ def covered(records: Sequence[Line], share: float) -> int:
 
     The records have that of the images alone; the network's share is added as `estimate` does it.
     """
-    intervals = [(sum(one["truth"]), with_network(*one["interval"], share)) for one in records]
-    return sum(low <= truth <= high for truth, (low, high) in intervals)
+    found = 0
+    for one in records:
+        low, high = with_network(one["interval"][0], one["interval"][1], share)
+        found += low <= sum(one["truth"]) <= high
+    return found
 
 
 def table(records: Sequence[Line]) -> str:
