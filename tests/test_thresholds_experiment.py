@@ -16,6 +16,7 @@ from adagc import priors
 from adagc.cli import main
 from adagc.errors import AdagcError
 from adagc.training.config import RunConfig
+from adagc.training.views import VIEWS
 from tiny import write_scenario
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
@@ -69,7 +70,7 @@ def test_finished_runs_are_read_once(tmp_path, capsys):
     for _ in range(2):
         thresholds.run("demo", folder, tmp_path)
     (line,) = thresholds.read(tmp_path / "thresholds-demo.jsonl")
-    assert (line["method"], line["seed"], set(line["scores"])) == ("AN", 0, set(thresholds.SHOWN))
+    assert (line["method"], line["seed"], set(line["scores"])) == ("AN", 0, set(VIEWS))
     (place,) = folder.glob("an/seed*/")
     scores = json.loads((place / "scores.json").read_text())["networks"]["network"]["last"]
     usual = line["scores"]["network-last"][RunConfig.thresholds]

@@ -168,8 +168,9 @@ def test_jobs_interrupted_on_a_cluster_end_as_on_this_machine(slurm, tmp_path, c
     local.cores = local.cores[:1]  # as many as a Slurm job has: sums depend on it
     local.run(plan(scenario, ["AdaGC", "AN"], here, [0]), Listener())
     files = sorted(path.relative_to(here) for path in here.rglob("*.safetensors"))
-    # Model and predictions; weights and held-out predictions of three and two networks, twice.
-    assert len(files) == 2 * 2 + 2 * (6 + 4)
+    # Model and predictions; weights and held-out predictions of three and two networks, twice; and
+    # the estimates that AdaGC remembers.
+    assert len(files) == 2 * 2 + 2 * (6 + 4) + 1
     for path in [*files, *(path.relative_to(here) for path in here.rglob("scores.json"))]:
         assert (here / path).read_bytes() == (there / path).read_bytes(), path
 

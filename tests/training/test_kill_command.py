@@ -60,8 +60,9 @@ def test_killed_and_resumed_gives_the_same_files(tmp_path_factory, epochs):
     assert stages[0] == "warm-up"
     assert stages[-1] == "calibration"
     names = sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors"))
-    # Model, predictions, and weights and held-out predictions of three networks at two epochs.
-    assert len(names) == 14
+    # Model, predictions, remembered estimates, and weights and held-out predictions of three
+    # networks at two epochs.
+    assert len(names) == 15
     for name in names:
         assert (out / name).read_bytes() == (whole / name).read_bytes(), name
     assert (out / "scores.json").read_bytes() == (whole / "scores.json").read_bytes()

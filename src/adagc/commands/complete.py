@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def complete(argv: list[str]) -> None:
-    """Complete the labels of images: recover the missing ones, and say how sure that is."""
+    """Recover missing labels of images, and say how sure they are."""
     parser = make_parser("complete", complete, "adagc complete runs/aid --out completed.csv")
     parser.positional("run", str, "Folder of the run.")
     parser.option(
