@@ -209,17 +209,22 @@ def test_no_permission(tmp_path, model, scene, capsys, monkeypatch):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_worker_that_dies(tmp_path, model, scene):
-    process = start(0.5, model, scene, "--out", tmp_path / "o.csv", "--workers", "2",
-                    "--stride", "2")  # fmt: skip
-    until_some_blocks(tmp_path / "o.csv.progress", process)
+def workers(process) -> list[int]:
+    """The processes that predict for another one."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ours = [
+    return [
         int(child)
         for child in children
         if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()
         and "resource_tracker" not in Path(f"/proc/{child}/cmdline").read_text()
     ]
+
+
+def test_a_worker_that_dies(tmp_path, model, scene):
+    process = start(0.5, model, scene, "--out", tmp_path / "o.csv", "--workers", "2",
+                    "--stride", "2")  # fmt: skip
+    until_some_blocks(tmp_path / "o.csv.progress", process)
+    ours = workers(process)
     assert ours
     os.kill(ours[0], signal.SIGKILL)
     code, errors = finish(process)
@@ -232,7 +237,9 @@ def test_workers_end_with_the_parent(tmp_path, model, scene):
     process = start(0.5, model, scene, "--out", tmp_path / "o.csv", "--workers", "2",
                     "--stride", "2")  # fmt: skip
     until_some_blocks(tmp_path / "o.csv.progress", process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    children = workers(process)
+    assert len(children) == 2
+    assert all(_running(child) for child in children)
     process.kill()
     finish(process)
     for _ in range(100):
@@ -243,7 +250,7 @@ def test_workers_end_with_the_parent(tmp_path, model, scene):
     raise AssertionError(f"{alive} are still there")
 
 
-def _running(child: str) -> bool:
+def _running(child: int) -> bool:
     try:
         state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
