@@ -39,7 +39,8 @@ from adagc.training.views import DEFAULT, VIEWS, View
 FORMAT = 1
 _INDEX = "pack.json"
 _FILES = (
-    "environment.json", "inputs.json", "labels.json", "priors.json", "scores.json", "model.json",
+    "environment.json", "inputs.json", "labels.json", "priors.json", "shortlist.json",
+    "scores.json", "model.json",
 )  # fmt: skip
 _ORDER = "order.safetensors"
 _PREDICTIONS = "predictions.safetensors"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from adagc.types import (
     Task,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from adagc.methods.pilot import Pilot
 
 Supposed = Literal["dominant", "at random", ""]
 NEEDS = frozenset({"truth", "priors", "text", "feature_map"})
@@ -90,6 +93,23 @@ class Method(nn.Module, ABC):
             values |= self.informed(task)
         set_here = {name: getattr(self, name) for name in self.fixed}
         return values | {name: value for name, value in set_here.items() if value is not None}
+
+    def shortlist(self, task: Task) -> Mapping[str, Pilot]:
+        """Short trainings that decide how to go on, by name; none by default.
+
+        Asked for after `check`. The name of the one that explains the observed labels of validation
+        images best is handed to `take`.
+        """
+        return {}
+
+    def take(self, name: str, lead: float) -> None:
+        """Go on as this one of the shortlist; called before `head` and `setup`.
+
+        Args:
+            name: Its name on the shortlist.
+            lead: By how much it explains a held-out label better than the best of the others, as a
+                difference of log-likelihoods.
+        """
 
     def remarks(self, task: Task) -> Iterable[str]:
         """Sentences about this task for whoever starts the run: too few epochs, for example.

@@ -9,26 +9,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adagc.choice import likelihood
-from adagc.methods.completion import Completion
+from adagc.methods.completion import AnnotatorName, Completion
 from adagc.types import Progress, Scores, Verdict
 
 
 class Pilot(Completion):
-    """The first stage of Completion with labels that were drawn at random, and nothing more.
+    """The first stage of Completion, and nothing more.
 
     It stops some epochs after the one that explains the observed validation labels best, and keeps
-    the predictions of that epoch. It is no method to choose: `adagc.training.pilot` runs it before
-    a method that wants to know how frequent classes are.
+    the predictions of that epoch. It is no method to choose: it is run before a method that wants
+    to know how frequent classes are (`adagc.training.pilot`) or which annotator explains labels
+    best (`adagc.training.shortlist`).
 
     Args:
         most: Number of epochs after which it stops in any case.
         patience: Number of epochs after the best one until it stops.
+        annotator: How labels came about; by default any class that is present was named.
     """
 
     title: ClassVar[str] = "pilot"
 
-    def __init__(self, *, most: int, patience: int = 5) -> None:
-        super().__init__(patience=patience)
+    def __init__(
+        self, *, most: int, patience: int = 5, annotator: AnnotatorName = "random"
+    ) -> None:
+        super().__init__(patience=patience, annotator=annotator)
         self.most = most
         self.epochs = 0  # how many it took
         self.best: tuple[NDArray[np.float32], NDArray[np.int8]] | None = None

@@ -18,6 +18,7 @@ from adagc.atomic import encoded
 from adagc.datasets.collection import Collection
 from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UsageError
+from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods.base import Method
 from adagc.methods.told import source_of
@@ -47,13 +48,14 @@ from adagc.training.pilot import (
     informed,
     known_priors,
     stand_in,
-    with_pilot,
 )
 from adagc.training.prior_files import PRIORS
 from adagc.training.records import EpochRecord, LabelSummary, ModelRecord, fewer_classes
 from adagc.training.runs import Run
 from adagc.training.scoring import check_classes, evaluate, predictions_of, score_networks
 from adagc.training.settings import Settings
+from adagc.training.short import Material, Spent, spent_on
+from adagc.training.shortlist import decided
 from adagc.training.task import make_task
 from adagc.types import Losses, NetworkRole, Progress, with_role
 
@@ -167,10 +169,7 @@ def _train(
     priors = known_priors(source, config, method, collection, observed)
     task = informed(make_task(config, method, collection, observed), priors)
     method.check(stand_in(task) if source == "estimated" else task)
-    head = method.head()
-    images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
-    fresh = network_maker(config, images, collection.classes, observed.train, head)
-    task = replace(task, fresh=fresh)
+    images, fresh = _furnished(config, method, collection, observed)
     network = fresh(config.seed)
     encoded(split_text(collection))  # UnicodeEncodeError for a name that no file can hold
     # The folder is made only now that all settings are checked: a refused run leaves none behind.
@@ -191,9 +190,15 @@ def _train(
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
         log.info(note)
+    material = Material(config, collection, observed, task, fabric)
     if source == "estimated":
-        priors = estimated_priors(run, config, method, collection, observed, task, fabric, pilots)
+        priors = estimated_priors(run, material, method, pilots)
         task = informed(task, priors)
+    shortlist = decided(run, material, method)
+    if shortlist is not None:  # another last layer may be wanted now
+        images, fresh = _furnished(config, method, collection, observed)
+        network = fresh(config.seed)
+    task = replace(task, fresh=fresh)
     for remark in method.remarks(task):
         log.warning(remark)
     trained = fit(
@@ -215,15 +220,15 @@ def _train(
     assert name is not None  # `reported_by` checks that one network is deployed
     deployed = trained.networks[name]
     assert isinstance(deployed, Classifier)
-    seconds, used = with_pilot(trained.seconds, trained.cpu_seconds, priors)
+    spent = Spent(trained.seconds, trained.cpu_seconds) + spent_on(priors) + spent_on(shortlist)
     made = ModelRecord(
         method=method.title,
         best_epoch=trained.best_epoch,
         epochs=config.epochs,
-        training_seconds=round(seconds, 3),
+        training_seconds=round(spent.seconds, 3),
         roles=trained.roles,
         remark=str(method.status().get("remark", "")),
-        cpu_seconds=None if used is None else round(used, 3),
+        cpu_seconds=None if spent.cpu_seconds is None else round(spent.cpu_seconds, 3),
         trained_on=collection.images.side,
     )
     if config.thresholds != "half" and set(deployed.short_thresholds()) == {THRESHOLD}:
@@ -238,6 +243,15 @@ def _train(
         score_networks(run, collection, rows, known=True).write(run)
         ranks.wait()  # until all ranks can read the scores
     return run
+
+
+def _furnished(
+    config: RunConfig, method: Method, collection: Collection, observed: Observed
+) -> tuple[SceneDataset, Callable[[int], Classifier]]:
+    """The images in the form that the network takes, and what makes it from a seed."""
+    head = method.head()
+    images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
+    return images, network_maker(config, images, collection.classes, observed.train, head)
 
 
 def _as_started(config: RunConfig, run: Run) -> RunConfig:

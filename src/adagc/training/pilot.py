@@ -8,10 +8,7 @@ it. The result is priors.json in the folder of the run; a run that is resumed re
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -27,24 +24,15 @@ from adagc.errors import AdagcError, UnsuitedError
 from adagc.methods.base import Method
 from adagc.methods.pilot import Pilot
 from adagc.methods.told import WORDS, Source
-from adagc.models.spec import PLAIN_BACKBONES
 from adagc.priors import estimate
-from adagc.progress import meter
-from adagc.training.clock import cpu_seconds, of_all_ranks
-from adagc.training.contents import contents, data_digests
-from adagc.training.folders import MemoryFolder
 from adagc.training.frequencies import judged
-from adagc.training.loop import Validation, fit
-from adagc.training.network import network_maker, suited
 from adagc.training.prior_files import PRIORS, read_priors
 from adagc.training.records import PriorsRecord
-from adagc.training.runs import FREE, Run
-from adagc.training.settings import Settings
+from adagc.training.runs import Run
+from adagc.training.short import Material
 from adagc.types import Task
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
     from adagc.datasets.collection import Collection
     from adagc.training.config import RunConfig
     from adagc.training.observe import Observed
@@ -53,8 +41,6 @@ _RECIPE = 1  # raise it when the same settings would give another estimate
 # A pilot may take a third of the epochs of the run, or this many in a short one: what a network
 # predicts that has hardly been trained says nothing of frequencies.
 _SHARE, _LEAST = 1 / 3, 10
-# Settings that change neither what a pilot sees nor how it is trained.
-_WITHOUT_EFFECT = FREE | {"truth", "text", "priors", "thresholds", "select", "average"}
 
 log = logging.getLogger(__name__)
 
@@ -100,28 +86,8 @@ def informed(task: Task, priors: PriorsRecord | None) -> Task:
     return task if priors is None else replace(task, priors=torch.tensor(priors.frequencies))
 
 
-def with_pilot(
-    seconds: float, used: float | None, priors: PriorsRecord | None
-) -> tuple[float, float | None]:
-    """What a run costs, in seconds and CPU seconds: its training, and the estimate made for it.
-
-    A shared estimate counts in every run, which could not have been made without it.
-    """
-    if priors is None:
-        return seconds, used
-    known = used is not None and priors.cpu_seconds is not None
-    return seconds + priors.seconds, (used or 0.0) + (priors.cpu_seconds or 0.0) if known else None
-
-
 def estimated_priors(
-    run: Run,
-    config: RunConfig,
-    method: Method,
-    collection: Collection,
-    observed: Observed,
-    task: Task,
-    fabric: Fabric,
-    shared: Path | None = None,
+    run: Run, material: Material, method: Method, shared: Path | None = None
 ) -> PriorsRecord:
     """The estimate for a run: the one in its folder, or in the shared one, or that of a new pilot.
 
@@ -129,22 +95,18 @@ def estimated_priors(
 
     Args:
         run: The run, which has been started; priors.json is written here.
-        config: Its settings.
+        material: What it is made from.
         method: Its method, for messages.
-        collection: Its data.
-        observed: Its observed labels.
-        task: What its method may know; the pilot gets no clean labels, even if it has some.
-        fabric: The device.
         shared: Folder of estimates that runs with the same data and seed may share.
     """
-    key = _key(config, collection, observed)
+    key = material.key({"recipe": _RECIPE})
     place = None if shared is None or run.files.place is None else shared / f"{key[:16]}.json"
     with _alone(place):
         if run.files.written_here and place is not None and not _usable(run, key):
             _take(run, key, place)
         ranks.wait()  # until the first rank has looked
         if not _usable(run, key):
-            _pilot(run, config, method, collection, observed, task, fabric, key)
+            _pilot(run, material, method, key)
             if place is not None and run.files.written_here:
                 write_json(place, run.read_json(PRIORS))
     ranks.wait()  # until the first rank has written
@@ -176,46 +138,21 @@ def _take(run: Run, key: str, place: Path) -> None:
             run.write_json(PRIORS, found.to_dict())
 
 
-def _pilot(
-    run: Run,
-    config: RunConfig,
-    method: Method,
-    collection: Collection,
-    observed: Observed,
-    task: Task,
-    fabric: Fabric,
-    key: str,
-) -> None:
+def _pilot(run: Run, material: Material, method: Method, key: str) -> None:
     """Train the pilot and write its estimate; nothing is written before the pilot has ended."""
-    began, began_cpu = time.perf_counter(), cpu_seconds()
-    most = min(config.epochs, max(_LEAST, round(_SHARE * config.epochs)))
+    epochs, observed = material.config.epochs, material.observed
+    most = min(epochs, max(_LEAST, round(_SHARE * epochs)))
     log.info(
         "estimating how frequent classes are, which %s wants to know: a training of at most %d"
         " epochs before its own", method.title, most,
     )  # fmt: skip
     pilot = Pilot(most=most)
-    head = pilot.head()
-    images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
-    fresh = network_maker(config, images, collection.classes, observed.train, head)
-    with meter("estimating how frequent classes are", most * task.steps_per_epoch) as shown:
-        fit(
-            fresh(config.seed),
-            pilot,
-            replace(task, truth=None, priors=None, text=None, fresh=fresh),
-            images,
-            observed.train,
-            Validation(observed.val, observed.values[observed.val]),
-            MemoryFolder(),
-            replace(Settings.of(config), average=None),
-            fabric=fabric,
-            on_step=lambda progress, _: shown.update(progress.step + 1),
-        )
+    spent = material.train(pilot, "estimating how frequent classes are")
     assert pilot.best is not None  # it has seen at least one epoch
     found = judged(estimate(*pilot.best), observed.table.meta.get("scheme"))
-    used = of_all_ranks(cpu_seconds() - began_cpu, fabric.device)
     record = PriorsRecord(
         "estimated",
-        collection.classes,
+        material.collection.classes,
         tuple(found.frequencies.tolist()),
         found.interval,
         found.trusted,
@@ -223,8 +160,8 @@ def _pilot(
         images=len(observed.val),
         epochs=pilot.epochs,
         best_epoch=pilot.best_epoch,
-        seconds=round(time.perf_counter() - began, 3),
-        cpu_seconds=None if used is None else round(used, 3),
+        seconds=spent.seconds,
+        cpu_seconds=spent.cpu_seconds,
         key=key,
     )
     log.info(
@@ -233,26 +170,6 @@ def _pilot(
     )  # fmt: skip
     if run.files.written_here:
         run.write_json(PRIORS, record.to_dict())
-
-
-def _key(config: RunConfig, collection: Collection, observed: Observed) -> str:
-    """Digest of everything that an estimate depends on; of clean labels it knows nothing."""
-    settings = config.to_dict()
-    files = contents(settings)
-    known = {
-        "recipe": _RECIPE,
-        "settings": {k: v for k, v in settings.items() if k not in _WITHOUT_EFFECT},
-        "weights": files.get("weights"),
-        "labels": observed.table.hash,
-        "scheme": observed.table.meta.get("scheme"),
-        "data": {
-            name: digest
-            for name, digest in data_digests(collection).items()
-            if name in ("train images", "val images")
-        },
-    }
-    text = json.dumps(known, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager

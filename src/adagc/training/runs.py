@@ -22,6 +22,7 @@ from adagc.training.records import (
     ModelRecord,
     PriorsRecord,
     RunSettings,
+    ShortlistRecord,
     TestRecord,
     parse,
     parse_history,
@@ -40,10 +41,12 @@ FREE = frozenset({"cache", "accelerator", "absent", "oracle", "root", "labels", 
 _FIRST = frozenset({"environment.json", "inputs.json", LOCK, HOLDER})
 _TRAIN_AGAIN = "run adagc train again with another --out"
 _COPY_AGAIN = "copy it again, or delete it: only checks need it"
+_MAKE_AGAIN = "copy it again, or delete it to have it made again when the run is resumed"
 _REMEDIES = {
     "environment.json": _COPY_AGAIN,
     "inputs.json": _COPY_AGAIN,
-    "priors.json": "copy it again, or delete it to have it made again when the run is resumed",
+    "priors.json": _MAKE_AGAIN,
+    "shortlist.json": _MAKE_AGAIN,
 }
 
 
@@ -283,6 +286,15 @@ class Run:
         values = self.read_json("priors.json")
         remedy = _REMEDIES["priors.json"]
         return parse(PriorsRecord, values, self._named("priors.json"), remedy)
+
+    @property
+    def shortlist(self) -> ShortlistRecord | None:
+        """What explained held-out labels best before the run; None if nothing was compared."""
+        if not self.exists("shortlist.json"):
+            return None
+        values = self.read_json("shortlist.json")
+        remedy = _REMEDIES["shortlist.json"]
+        return parse(ShortlistRecord, values, self._named("shortlist.json"), remedy)
 
     @property
     def scores(self) -> TestRecord | None:

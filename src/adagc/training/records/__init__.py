@@ -35,6 +35,7 @@ from adagc.training.records.outcome import (
     fewer_classes,
 )
 from adagc.training.records.priors import PriorsRecord
+from adagc.training.records.shortlist import ShortlistRecord
 
 __all__ = [
     "FORMAT",
@@ -52,6 +53,7 @@ __all__ = [
     "PriorsRecord",
     "PseudoLabelQuality",
     "RunSettings",
+    "ShortlistRecord",
     "Summary",
     "TestRecord",
     "TestedEpoch",
