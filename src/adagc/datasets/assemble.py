@@ -13,8 +13,9 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError, UsageError
 from adagc.images.base import SceneDataset
-from adagc.labels import LabelTable, locate, match, read_areas, read_labels
+from adagc.labels import LabelTable, MapFolder, locate, match, read_areas, read_labels
 from adagc.labels.files import read_column
+from adagc.labels.map_folder import SHARE
 
 Rows = NDArray[np.int64]
 
@@ -56,6 +57,8 @@ def assemble(
     truth: Path | LabelTable | None = None,
     classes: Sequence[str] | None = None,
     areas: Path | None = None,
+    maps: MapFolder | None = None,
+    map_share: float = SHARE,
     left_out: Sequence[str] = (),
     description: str = "",
     notes: Sequence[str] = (),
@@ -72,8 +75,12 @@ def assemble(
             every folder.
         truth: Complete labels; without them there is no test split, unless folders or a file give
             one.
-        classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        classes: Names and order of the classes; None means those of `truth`, else of `maps`, else
+            of `labels`.
         areas: File with the area of each class on each image of `truth`; see `read_areas`.
+        maps: Maps of the images, from which areas come. Without `truth` they also tell which
+            classes are present.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present.
         left_out: Names of images that exist but are not used; labels and splits may name them.
         description: One line for reports.
         notes: Remarks for the report; those about labels and splits are added to them.
@@ -84,19 +91,29 @@ def assemble(
             f"{clean.source or 'truth'} names one label per image; clean labels name all of them:"
             " give this file as labels"
         )
-    names = tuple(classes) if classes else (clean.classes if clean is not None else ())
+    names = _names(classes, clean, maps)
     given = _table(labels, names or None)
     names = names or (given.classes if given is not None else ())
     remarks = list(notes)
 
     known = np.zeros(len(images), dtype=np.bool_)
     values = covered = None
+    if maps is not None:
+        found = maps.areas(images.names, names, left_out=left_out)
+        covered, known = found.areas, found.labelled
+        remarks += found.notes
+        if clean is None:
+            values = (covered >= np.float32(map_share)) & known[:, None]
+            remarks.append(
+                "clean labels come from the maps: a class counts as present where it covers at"
+                f" least {map_share:.3g} of the labelled pixels"
+            )
     if clean is not None:
         rows = locate(clean, images.names, left_out=left_out)
         known = rows >= 0
         values = np.zeros((len(images), len(names)), dtype=np.bool_)
         values[known] = clean.positive[rows[known]]
-        if areas is not None:
+        if areas is not None and maps is None:
             covered = np.zeros(values.shape, dtype=np.float32)
             covered[known] = read_areas(areas, clean)[rows[known]]
         if not known.all():
@@ -116,7 +133,7 @@ def assemble(
         splits, more = _complete(named, groups, known, rule)
     else:
         splits, more = _drawn(groups, known, labelled, rule)
-    if clean is not None and "test" in splits:
+    if values is not None and "test" in splits:
         tested = splits["test"][known[splits["test"]]]
         if len(tested) < len(splits["test"]):
             more.append(f"{len(splits['test']) - len(tested)} test images have no truth: left out")
@@ -126,7 +143,7 @@ def assemble(
         classes=names,
         splits=splits,
         truth=values,
-        known=known if clean is not None else None,
+        known=known if values is not None else None,
         areas=covered,
         observed=given,
         observed_values=observed,
@@ -172,6 +189,17 @@ def collect(
         classes=classes,
         description=description,
     )
+
+
+def _names(
+    classes: Sequence[str] | None, clean: LabelTable | None, maps: MapFolder | None
+) -> tuple[str, ...]:
+    """The classes, as far as they are known before the observed labels are read."""
+    if classes:
+        return tuple(classes)
+    if clean is not None:
+        return clean.classes
+    return () if maps is None else maps.classes
 
 
 def _table(source: Path | LabelTable | None, classes: Sequence[str] | None) -> LabelTable | None:

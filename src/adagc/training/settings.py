@@ -192,6 +192,13 @@ class DataSettings(SourceSettings):
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
         scenes: Number of training scenes of generated data (synthetic, mosaic); half as many are
             made for validation, and as many for testing.
+        maps: Folder with a map of each image: a picture of one band, in which the number of a pixel
+            stands for its class. It gives areas of classes (--scheme dominant) and, without
+            --truth, clean labels.
+        map_classes: CSV file with the columns code,class that says what the numbers in the maps
+            mean. Pixels of other numbers count as unlabelled.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present,
+            where clean labels come from maps.
     """
 
     bands: tuple[str, ...] | None = None
@@ -199,6 +206,9 @@ class DataSettings(SourceSettings):
     cache: str | None = None
     skip_unreadable: bool = False
     scenes: int = 1500
+    maps: str | None = None
+    map_classes: str | None = None
+    map_share: float = 0.03
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,6 +217,7 @@ class DataSettings(SourceSettings):
         if self.nodata is not None and not math.isfinite(self.nodata):
             raise UsageError("--nodata must be a finite number; NaN always means missing")
         check_range("scenes", self.scenes, 4)
+        check_range("map_share", self.map_share, 1e-9, 1)
 
 
 @dataclass(frozen=True)
