@@ -186,18 +186,14 @@ def test_what_cannot_be_used_is_said(world):
         folder_collection(root / "images", maps=root / "maps")
     with pytest.raises(UsageError, match="--map-classes needs --maps"):
         folder_collection(root / "images", map_classes=root / "codes.csv")
-    with pytest.raises(DataError, match="no class 'water'; the classes are: forest, field; rename it, or"):
+    with pytest.raises(DataError, match=r"no class 'water'; the classes are: .*; rename it, or"):
         open_world(root, classes=("forest", "field"))
     (root / "empty").mkdir()
     with pytest.raises(DataError, match="holds no maps"):
-        folder_collection(
-            root / "images", maps=root / "empty", map_classes=root / "codes.csv"
-        )
+        folder_collection(root / "images", maps=root / "empty", map_classes=root / "codes.csv")
     Image.new("L", (4, 4)).save(root / "empty" / "else.png")
     with pytest.raises(DataError, match=r"no map has the name of an image \(else.png are maps"):
-        folder_collection(
-            root / "images", maps=root / "empty", map_classes=root / "codes.csv"
-        )
+        folder_collection(root / "images", maps=root / "empty", map_classes=root / "codes.csv")
     (root / "maps" / "north" / "01.tif").write_bytes(b"II*\0")
     with pytest.raises(DataError, match=r"are both the image 'north/01'; remove one"):
         open_world(root)

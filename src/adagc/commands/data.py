@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # Settings that decide how a data set is opened, and mean nothing for data that is recognised.
-_OPENED = ("scenes", "split_seed", "maps", "map_classes", "map_share")
+_OPENED = ("scenes", "split_seed", "maps", "map_classes", "map_share", "split_by_place")
 
 
 def inspect(argv: list[str]) -> None:

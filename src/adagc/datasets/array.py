@@ -34,6 +34,7 @@ def array_collection(
     maps: Path | None = None,
     map_classes: Path | None = None,
     map_share: float = SHARE,
+    split_by_place: str | None = None,
 ) -> Collection:
     """Open a .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
 
@@ -60,6 +61,8 @@ def array_collection(
         map_classes: CSV file with the columns `code,class`: what the numbers mean.
         map_share: Share of the labelled pixels of a map from which on a class counts as present,
             where there is no `truth`.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part,
+            instead of a split by folders or labels.
     """
     root = Path(root)
     areas = _beside(root, AREAS) if truth is not None else None
@@ -67,7 +70,7 @@ def array_collection(
     return assemble(
         images,
         places=[name.rpartition("/")[0] for name in images.names],
-        rule=SplitRule(split, seed, val_share, test_share),
+        rule=SplitRule(split, seed, val_share, test_share, split_by_place),
         labels=labels,
         truth=truth,
         classes=classes,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.datasets.collection import Collection
+from adagc.datasets.places import read_place, split_by_place
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError, UsageError
 from adagc.images.base import SceneDataset
@@ -31,6 +32,9 @@ PARTS = {
 }
 
 
+_NO_TEST = "no truth was given, so no test split was set apart"
+
+
 @dataclass(frozen=True)
 class SplitRule:
     """How images are divided into training, validation and test where their folders do not say."""
@@ -39,8 +43,13 @@ class SplitRule:
     seed: int = 0
     val_share: float = 0.2  # share of all images
     test_share: float = 0.2  # share of all images with labels, as far as complete ones are known
+    place: str | None = None  # side of blocks in metres, or "tile"; it decides instead of folders
 
     def __post_init__(self) -> None:
+        if self.place is not None:
+            read_place(self.place)
+            if self.file is not None:
+                raise UsageError("--split and --split-by-place cannot be given both: choose one")
         if min(self.val_share, self.test_share) < 0 or self.val_share + self.test_share >= 1:
             raise UsageError(
                 f"val_share {self.val_share} and test_share {self.test_share} leave nothing to "
@@ -127,9 +136,12 @@ def assemble(
         labelled = np.asarray(positive.any(axis=1))
         groups = np.where(labelled, positive.argmax(axis=1), -1).astype(str)
     named = _named_by_folders(places)
-    if rule.file is not None:
+    if rule.place is not None:
+        splits, more = _by_place(images, rule, tested=values is not None)
+    elif rule.file is not None:
         named = read_split(rule.file, images.names, left_out)
-    if named or rule.file is not None:
+        splits, more = _complete(named, groups, known, rule)
+    elif named:
         splits, more = _complete(named, groups, known, rule)
     else:
         splits, more = _drawn(groups, known, labelled, rule)
@@ -163,6 +175,7 @@ def collect(
     seed: int = 0,
     val_share: float = 0.2,
     test_share: float = 0.2,
+    split_by_place: str | None = None,
     description: str = "",
 ) -> Collection:
     """Make a data set that can be trained on from any images; labels are matched by image name.
@@ -178,6 +191,7 @@ def collect(
         val_share: Share of all images that is used for validation.
         test_share: Share of the labelled images that is used for testing, as far as their complete
             labels are known. Images with complete labels but no observed one always test.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part.
         description: One line for reports.
     """
     return assemble(
@@ -239,6 +253,18 @@ def _named_by_folders(places: Sequence[str]) -> dict[str, Rows]:
     return given if "train" in given and len(given) > 1 else {}
 
 
+def _by_place(
+    images: SceneDataset, rule: SplitRule, *, tested: bool
+) -> tuple[dict[str, Rows], list[str]]:
+    """Splits of whole blocks of images that lie together, and remarks for the report."""
+    assert rule.place is not None
+    test = rule.test_share if tested else 0.0
+    shares = {"train": 1 - rule.val_share - test, "val": rule.val_share, "test": test}
+    shares = {name: share for name, share in shares.items() if share > 0}
+    splits, notes = split_by_place(images, read_place(rule.place), shares, rule.seed)
+    return splits, [*notes, *(() if tested else (_NO_TEST,))]
+
+
 def _drawn(
     groups: NDArray[np.str_],
     known: NDArray[np.bool_],
@@ -262,7 +288,7 @@ def _drawn(
     everything = np.arange(len(groups), dtype=np.int64)
     rest, wanted = everything, 0.0
     if not known.any():
-        notes.append("no truth was given, so no test split was set apart")
+        notes.append(_NO_TEST)
     elif rule.test_share > 0:
         trainable = known if labelled is None else labelled
         only_test = known & ~trainable

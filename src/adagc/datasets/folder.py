@@ -34,6 +34,7 @@ def folder_collection(
     maps: Path | None = None,
     map_classes: Path | None = None,
     map_share: float = SHARE,
+    split_by_place: str | None = None,
 ) -> Collection:
     """Open the images of a folder and its subfolders; an image is named by its path in the folder.
 
@@ -69,9 +70,11 @@ def folder_collection(
         map_classes: CSV file with the columns `code,class`: what the numbers mean.
         map_share: Share of the labelled pixels of a map from which on a class counts as present,
             where there is no `truth`.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part,
+            instead of a split by folders or labels.
     """
     root = Path(root)
-    rule = SplitRule(split, seed, val_share, test_share)
+    rule = SplitRule(split, seed, val_share, test_share, split_by_place)
     files = find_images(root)
     pixels = MapFolder.open(maps, map_classes, cache=cache)
     if maps is not None:

@@ -31,6 +31,7 @@ def geoparquet_collection(
     maps: Path | None = None,
     map_classes: Path | None = None,
     map_share: float = SHARE,
+    split_by_place: str | None = None,
 ) -> Collection:
     """Open a Parquet file with a column `embedding` or `embeddings`, or a folder of such files.
 
@@ -54,13 +55,15 @@ def geoparquet_collection(
         map_classes: CSV file with the columns `code,class`: what the numbers mean.
         map_share: Share of the labelled pixels of a map from which on a class counts as present,
             where there is no `truth`.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part,
+            instead of a split by folders or labels.
     """
     root = Path(root)
     images = ParquetScenes(root, nodata=nodata)
     return assemble(
         images,
         places=[""] * len(images),
-        rule=SplitRule(split, seed, val_share, test_share),
+        rule=SplitRule(split, seed, val_share, test_share, split_by_place),
         labels=labels,
         truth=truth,
         classes=classes,

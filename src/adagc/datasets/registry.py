@@ -44,6 +44,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "maps": "maps",
     "map_classes": "map_classes",
     "map_share": "map_share",
+    "split_by_place": "split_by_place",
 }
 _PATHS = frozenset({"root", "split", "labels", "truth", "cache", "maps", "map_classes"})
 # Files that are also searched in `root`.

@@ -199,6 +199,9 @@ class DataSettings(SourceSettings):
             mean. Pixels of other numbers count as unlabelled.
         map_share: Share of the labelled pixels of a map from which on a class counts as present,
             where clean labels come from maps.
+        split_by_place: Divide images by where they lie: a number is the side of square blocks in
+            metres, tile means Sentinel-2 tiles in the names of the images. All images of a block
+            serve for the same purpose, and the distance between parts is told.
     """
 
     bands: tuple[str, ...] | None = None
@@ -209,6 +212,7 @@ class DataSettings(SourceSettings):
     maps: str | None = None
     map_classes: str | None = None
     map_share: float = 0.03
+    split_by_place: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -218,6 +222,10 @@ class DataSettings(SourceSettings):
             raise UsageError("--nodata must be a finite number; NaN always means missing")
         check_range("scenes", self.scenes, 4)
         check_range("map_share", self.map_share, 1e-9, 1)
+        if self.split_by_place is not None:
+            from adagc.datasets.places import read_place
+
+            read_place(self.split_by_place)
 
 
 @dataclass(frozen=True)
