@@ -56,6 +56,10 @@ class Settings(_Part):
     Args:
         epochs: Number of passes over all training images.
         batch_size: Images in one step of the optimiser.
+        device_batch: Images that a device holds at once, if the batch is too large for its memory:
+            the batch then goes through the network in parts of about this size, for the same loss
+            and step. It takes about a third more time. Batch normalisation uses each part's own
+            statistics; for all other layers the result is that of the whole batch.
         optimiser: Rule by which a step changes the weights. Adam is that of most methods; the
             originals of MIME use adamax, LAC adamw, RCML sgd (momentum 0.9).
         learning_rate: Learning rate of the optimiser.
@@ -87,6 +91,7 @@ class Settings(_Part):
 
     epochs: int = 40
     batch_size: int = 32
+    device_batch: int | None = None
     optimiser: Literal["adam", "adamw", "adamax", "sgd"] = "adam"
     learning_rate: float = 5e-4
     head_learning_rate: float | None = None
@@ -105,6 +110,7 @@ class Settings(_Part):
         super().__post_init__()
         check_range("epochs", self.epochs, 1)
         check_range("batch_size", self.batch_size, 2)  # batch normalisation needs a variance
+        check_range("device_batch", self.device_batch, 2)
         check_range("learning_rate", self.learning_rate, 0)
         check_range("head_learning_rate", self.head_learning_rate, 0)
         check_range("head_epochs", self.head_epochs, 0)
