@@ -242,6 +242,9 @@ class ModelSettings(_Part):
         backbone: Name of a timm model, or mlp or linear for embeddings; auto chooses by the data.
         weights: Pretrained weights: none, registry (an installed package), hub (a download), or
             the path of a file; auto uses the installed package if it fits the backbone.
+        weight_bands: Names of the bands that the weights in a file were trained on, in their order,
+            such as VH VV; filters are then matched to the bands of the images by name. Known for
+            weights published by reBEN and torchgeo.
         hidden: Width of the hidden layer of mlp.
         dropout: Share of the features that are set to zero in training before the last layer; with
             the backbone mlp also of the values of the embedding itself.
@@ -252,11 +255,14 @@ class ModelSettings(_Part):
 
     backbone: str = "auto"
     weights: str = "auto"
+    weight_bands: tuple[str, ...] | None = None
     hidden: int = 512
     dropout: float = 0.0
     normalise: Literal["auto", "measured", "pretrained"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.weight_bands is not None:  # YAML gives a list, which is not hashable
+            object.__setattr__(self, "weight_bands", tuple(self.weight_bands))
         check_range("hidden", self.hidden, 1)
         check_range("dropout", self.dropout, 0, 1, below=True)
