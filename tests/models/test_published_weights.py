@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from adagc.errors import AdagcError, UsageError
-from adagc.models import ModelSpec, build, load_weights
+from adagc.images.array import ArrayScenes
+from adagc.models import HeadSpec, ModelSpec, build, load_weights
 from adagc.models.backbones import create_network
 from adagc.models.stem import canonical_band
 from adagc.models.vision import import_timm
+from adagc.training.config import RunConfig
+from adagc.training.network import network_maker
 
 NAME = "resnet18"
 REBEN = ("B02", "B03", "B04", "B08", "B05", "B06", "B07", "B11", "B12", "B8A", "VH", "VV")
@@ -28,7 +32,7 @@ def published(planes, classes=19):
     torch.manual_seed(planes)
     net = import_timm().create_model(NAME, in_chans=planes, num_classes=classes)
     return {
-        key: torch.randn_like(value).abs() if value.is_floating_point() else value
+        key: value + 0.1 * torch.rand_like(value) if value.is_floating_point() else value
         for key, value in net.state_dict().items()
     }
 
@@ -149,7 +153,7 @@ def test_a_user_may_name_the_bands_of_a_file(tmp_path, caplog):
         load(tmp_path / "own.pth", ("B02", "B03", "B04", "NIR"), weight_bands=("a", "b"))
     with pytest.raises(UsageError, match="the images have none of these bands"):
         load(tmp_path / "own.pth", ("VV", "VH"), weight_bands=told)
-    with pytest.raises(UsageError, match="--weight-bands is for --weights FILE"):
+    with pytest.raises(UsageError, match="--weight-bands needs --weights FILE"):
         load("none", ("VV", "VH"), weight_bands=told)
 
 
@@ -178,6 +182,20 @@ def test_a_whole_network_is_built_with_fewer_classes(tmp_path):
     )
     filters = [one.state_dict()["backbone.net.conv1.weight"] for one in (network, told)]
     assert torch.equal(filters[0], filters[1].flip(1))
+
+
+def test_a_run_hands_on_the_bands_of_its_settings(tmp_path):
+    state = published(2)
+    torch.save(state, tmp_path / "own.pth")
+    images = ArrayScenes(np.random.default_rng(0).random((4, 2, 32, 32)), bands=("VV", "VH"))
+    config = RunConfig(
+        backbone=NAME, weights=str(tmp_path / "own.pth"), weight_bands=("VH", "VV")
+    )  # fmt: skip
+    fresh = network_maker(config, images, ("a", "b"), np.arange(4), HeadSpec())
+    filters = fresh(0).state_dict()["backbone.net.conv1.weight"]
+    assert torch.equal(filters, state["conv1.weight"].flip(1))
+    with pytest.raises(UsageError, match="--weight-bands needs --weights FILE"):
+        RunConfig(weight_bands=("VH", "VV"))
 
 
 def test_code_in_a_file_is_not_run(tmp_path):

@@ -66,7 +66,7 @@ def load_weights(
             and torchgeo.
     """
     if weight_bands is not None and source in SOURCES:
-        raise UsageError("--weight-bands is for --weights FILE: leave it out")
+        raise UsageError("--weight-bands needs --weights FILE, whose bands it names")
     if source == "none":
         return LoadReport("none", 0, tuple(net.state_dict()), ())
     if source in SOURCES and name in PLAIN_BACKBONES:

@@ -264,5 +264,7 @@ class ModelSettings(_Part):
         super().__post_init__()
         if self.weight_bands is not None:  # YAML gives a list, which is not hashable
             object.__setattr__(self, "weight_bands", tuple(self.weight_bands))
+            if self.weights in ("auto", "none", "registry", "hub"):
+                raise UsageError("--weight-bands needs --weights FILE, whose bands it names")
         check_range("hidden", self.hidden, 1)
         check_range("dropout", self.dropout, 0, 1, below=True)
