@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adagc.datasets.splits import stratified_split
+from adagc.datasets.splits import block_split, stratified_split
 from adagc.errors import UsageError
 
 SHARES = st.sampled_from(
@@ -69,3 +69,43 @@ def test_published_sizes() -> None:
 def test_refuses_bad_shares(shares: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="sum to 1"):
         stratified_split([1, 2], shares, 0)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=80), SHARES, st.integers(0, 5))
+def test_blocks_stay_whole_and_parts_come_close_to_their_shares(
+    blocks: list[int], shares: dict[str, float], seed: int
+) -> None:
+    parts = block_split(blocks, shares, seed)
+    assert list(parts) == list(shares)
+    together = np.concatenate([*parts.values()])
+    assert sorted(together.tolist()) == list(range(len(blocks)))  # disjoint and complete
+    inside = [{blocks[row] for row in rows} for rows in parts.values()]
+    assert sum(map(len, inside)) == len(set(blocks))  # no block is in two parts
+    largest = max(Counter(blocks).values())
+    for name, share in shares.items():
+        assert abs(len(parts[name]) - len(blocks) * share) <= largest + 1e-9
+        assert (np.diff(parts[name]) > 0).all()
+    again = block_split(blocks, shares, seed)
+    assert all((again[name] == parts[name]).all() for name in shares)
+
+
+def test_other_seeds_deal_other_blocks() -> None:
+    blocks = np.repeat(np.arange(40), 5)
+    shares = {"train": 0.6, "val": 0.2, "test": 0.2}
+    tests = [tuple(block_split(blocks, shares, seed)["test"]) for seed in range(5)]
+    assert len(set(tests)) == 5
+    assert all(len(rows) == 40 for rows in tests)
+
+
+def test_uneven_blocks_are_dealt_out_well() -> None:
+    sizes = np.random.default_rng(0).integers(1, 60, 50)
+    blocks = np.repeat(np.arange(50), sizes)
+    shares = {"train": 0.6, "val": 0.2, "test": 0.2}
+    parts = block_split(blocks, shares, 0)
+    for name, share in shares.items():
+        assert abs(len(parts[name]) / len(blocks) - share) < 0.01
+
+
+def test_shares_of_blocks_are_checked() -> None:
+    with pytest.raises(UsageError, match="sum to 1"):
+        block_split(["a"], {"train": 0.5}, 0)

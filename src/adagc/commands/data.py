@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from adagc.datasets.inspect.look import Inspection
 
 
+# Settings that decide how a data set is opened, and mean nothing for data that is recognised.
+_OPENED = ("scenes", "split_seed", "maps", "map_classes", "map_share", "split_by_place")
+
+
 def inspect(argv: list[str]) -> None:
     """Check images and labels before training: sizes, values, counts."""
     from adagc.training.settings import DataSettings
@@ -37,9 +41,9 @@ def inspect(argv: list[str]) -> None:
     parser.option(
         "size", int | None, None, "Height and width in pixels that training will scale images to."
     )
-    for name in ("scenes", "split_seed"):
+    for name in _OPENED:
         option = read(DataSettings)[name]
-        parser.option(name, int | None, None, f"{option.help} Needs --data.")
+        parser.option(name, option.kind | None, None, f"{option.help} Needs --data.")
     parser.option(
         "pretrained",
         str | None,
@@ -66,7 +70,7 @@ def _recognised(options: Namespace) -> Inspection:
     """Look at what is at ROOT, which is recognised."""
     if options.root is None:
         raise UsageError("ROOT is missing: give the folder of the images, or an array file")
-    for name in ("scenes", "split_seed"):
+    for name in _OPENED:
         if getattr(options, name) is not None:
             raise UsageError(f"{flag(name)} needs --data: say which kind of data set this is")
     require_path("ROOT", options.root)
@@ -129,6 +133,20 @@ def simulate(argv: list[str]) -> None:
         " maps (N, H, W) in the order of the rows of TRUTH.",
     )
     parser.option(
+        "maps",
+        str | None,
+        None,
+        "For the scheme dominant, instead of --areas: folder with a map of each image, a picture of"
+        " one band in which the number of a pixel stands for its class.",
+    )
+    parser.option(
+        "map_classes",
+        str | None,
+        None,
+        "CSV file with the columns code,class that says what the numbers in the maps mean; pixels"
+        " of other numbers are left out.",
+    )
+    parser.option(
         "ignore", list[int], [], "Values of the class maps that mean no class, such as clouds."
     )
     parser.option(
@@ -143,7 +161,9 @@ def simulate(argv: list[str]) -> None:
     add_json(parser)
     options = parser.parse(argv)
     require_path("TRUTH", options.truth)
-    require_path("areas", options.areas)
+    for name in ("areas", "maps", "map_classes"):
+        require_path(name, getattr(options, name))
+    from adagc.labels import MapFolder
     from adagc.labels.command import simulate_file
 
     quiet_start()
@@ -154,6 +174,7 @@ def simulate(argv: list[str]) -> None:
         seed=options.seed,
         areas=None if options.areas is None else Path(options.areas),
         ignore=options.ignore,
+        maps=MapFolder.open(options.maps, options.map_classes),
         force=options.force,
     )
     from adagc import console

@@ -11,7 +11,8 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
 from adagc.errors import UsageError
 from adagc.images.array import array_file, names_file, open_arrays
-from adagc.labels import LabelTable
+from adagc.labels import LabelTable, MapFolder
+from adagc.labels.map_folder import SHARE
 from adagc.suggest import require_path
 
 AREAS = "areas.csv"  # in the folder of an array: area of each class on each row
@@ -30,6 +31,10 @@ def array_collection(
     test_share: float = 0.2,
     bands: Sequence[str] | None = None,
     nodata: float | None = None,
+    maps: Path | None = None,
+    map_classes: Path | None = None,
+    map_share: float = SHARE,
+    split_by_place: str | None = None,
 ) -> Collection:
     """Open a .npy, .npz or .safetensors file, or a folder with images.npy or embeddings.npy.
 
@@ -52,6 +57,12 @@ def array_collection(
             labels are known. Rows with complete labels but no observed one always test.
         bands: Names of the bands (for embeddings: of the features).
         nodata: Number that stands for missing values, besides NaN.
+        maps: Folder with a map of each row, whose pixels are numbers of classes.
+        map_classes: CSV file with the columns `code,class`: what the numbers mean.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present,
+            where there is no `truth`.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part,
+            instead of a split by folders or labels.
     """
     root = Path(root)
     areas = _beside(root, AREAS) if truth is not None else None
@@ -59,11 +70,13 @@ def array_collection(
     return assemble(
         images,
         places=[name.rpartition("/")[0] for name in images.names],
-        rule=SplitRule(split, seed, val_share, test_share),
+        rule=SplitRule(split, seed, val_share, test_share, split_by_place),
         labels=labels,
         truth=truth,
         classes=classes,
         areas=areas,
+        maps=MapFolder.open(maps, map_classes),
+        map_share=map_share,
         description=f"{root.resolve().name}, {len(images)} rows of shape {images.shape}",
     )
 

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.datasets.collection import Collection
+from adagc.datasets.places import read_place, split_by_place
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError, UsageError
 from adagc.images.base import SceneDataset
-from adagc.labels import LabelTable, locate, match, read_areas, read_labels
+from adagc.labels import LabelTable, MapFolder, locate, match, read_areas, read_labels
 from adagc.labels.files import read_column
+from adagc.labels.map_folder import SHARE
 
 Rows = NDArray[np.int64]
 
@@ -30,6 +32,9 @@ PARTS = {
 }
 
 
+_NO_TEST = "no truth was given, so no test split was set apart"
+
+
 @dataclass(frozen=True)
 class SplitRule:
     """How images are divided into training, validation and test where their folders do not say."""
@@ -38,8 +43,13 @@ class SplitRule:
     seed: int = 0
     val_share: float = 0.2  # share of all images
     test_share: float = 0.2  # share of all images with labels, as far as complete ones are known
+    place: str | None = None  # side of blocks in metres, or "tile"; it decides instead of folders
 
     def __post_init__(self) -> None:
+        if self.place is not None:
+            read_place(self.place)
+            if self.file is not None:
+                raise UsageError("--split and --split-by-place cannot be given both: choose one")
         if min(self.val_share, self.test_share) < 0 or self.val_share + self.test_share >= 1:
             raise UsageError(
                 f"val_share {self.val_share} and test_share {self.test_share} leave nothing to "
@@ -56,6 +66,8 @@ def assemble(
     truth: Path | LabelTable | None = None,
     classes: Sequence[str] | None = None,
     areas: Path | None = None,
+    maps: MapFolder | None = None,
+    map_share: float = SHARE,
     left_out: Sequence[str] = (),
     description: str = "",
     notes: Sequence[str] = (),
@@ -72,8 +84,12 @@ def assemble(
             every folder.
         truth: Complete labels; without them there is no test split, unless folders or a file give
             one.
-        classes: Names and order of the classes; None means those of `truth`, else of `labels`.
+        classes: Names and order of the classes; None means those of `truth`, else of `maps`, else
+            of `labels`.
         areas: File with the area of each class on each image of `truth`; see `read_areas`.
+        maps: Maps of the images, from which areas come. Without `truth` they also tell which
+            classes are present.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present.
         left_out: Names of images that exist but are not used; labels and splits may name them.
         description: One line for reports.
         notes: Remarks for the report; those about labels and splits are added to them.
@@ -84,19 +100,29 @@ def assemble(
             f"{clean.source or 'truth'} names one label per image; clean labels name all of them:"
             " give this file as labels"
         )
-    names = tuple(classes) if classes else (clean.classes if clean is not None else ())
+    names = _names(classes, clean, maps)
     given = _table(labels, names or None)
     names = names or (given.classes if given is not None else ())
     remarks = list(notes)
 
     known = np.zeros(len(images), dtype=np.bool_)
     values = covered = None
+    if maps is not None:
+        found = maps.areas(images.names, names, left_out=left_out)
+        covered, known = found.areas, found.labelled
+        remarks += found.notes
+        if clean is None:
+            values = (covered >= np.float32(map_share)) & known[:, None]
+            remarks.append(
+                "clean labels come from the maps: a class counts as present where it covers at"
+                f" least {map_share:.3g} of the labelled pixels"
+            )
     if clean is not None:
         rows = locate(clean, images.names, left_out=left_out)
         known = rows >= 0
         values = np.zeros((len(images), len(names)), dtype=np.bool_)
         values[known] = clean.positive[rows[known]]
-        if areas is not None:
+        if areas is not None and maps is None:
             covered = np.zeros(values.shape, dtype=np.float32)
             covered[known] = read_areas(areas, clean)[rows[known]]
         if not known.all():
@@ -110,13 +136,16 @@ def assemble(
         labelled = np.asarray(positive.any(axis=1))
         groups = np.where(labelled, positive.argmax(axis=1), -1).astype(str)
     named = _named_by_folders(places)
-    if rule.file is not None:
+    if rule.place is not None:
+        splits, more = _by_place(images, rule, tested=values is not None)
+    elif rule.file is not None:
         named = read_split(rule.file, images.names, left_out)
-    if named or rule.file is not None:
+        splits, more = _complete(named, groups, known, rule)
+    elif named:
         splits, more = _complete(named, groups, known, rule)
     else:
         splits, more = _drawn(groups, known, labelled, rule)
-    if clean is not None and "test" in splits:
+    if values is not None and "test" in splits:
         tested = splits["test"][known[splits["test"]]]
         if len(tested) < len(splits["test"]):
             more.append(f"{len(splits['test']) - len(tested)} test images have no truth: left out")
@@ -126,7 +155,7 @@ def assemble(
         classes=names,
         splits=splits,
         truth=values,
-        known=known if clean is not None else None,
+        known=known if values is not None else None,
         areas=covered,
         observed=given,
         observed_values=observed,
@@ -146,6 +175,7 @@ def collect(
     seed: int = 0,
     val_share: float = 0.2,
     test_share: float = 0.2,
+    split_by_place: str | None = None,
     description: str = "",
 ) -> Collection:
     """Make a data set that can be trained on from any images; labels are matched by image name.
@@ -161,6 +191,7 @@ def collect(
         val_share: Share of all images that is used for validation.
         test_share: Share of the labelled images that is used for testing, as far as their complete
             labels are known. Images with complete labels but no observed one always test.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part.
         description: One line for reports.
     """
     return assemble(
@@ -172,6 +203,17 @@ def collect(
         classes=classes,
         description=description,
     )
+
+
+def _names(
+    classes: Sequence[str] | None, clean: LabelTable | None, maps: MapFolder | None
+) -> tuple[str, ...]:
+    """The classes, as far as they are known before the observed labels are read."""
+    if classes:
+        return tuple(classes)
+    if clean is not None:
+        return clean.classes
+    return () if maps is None else maps.classes
 
 
 def _table(source: Path | LabelTable | None, classes: Sequence[str] | None) -> LabelTable | None:
@@ -211,6 +253,18 @@ def _named_by_folders(places: Sequence[str]) -> dict[str, Rows]:
     return given if "train" in given and len(given) > 1 else {}
 
 
+def _by_place(
+    images: SceneDataset, rule: SplitRule, *, tested: bool
+) -> tuple[dict[str, Rows], list[str]]:
+    """Splits of whole blocks of images that lie together, and remarks for the report."""
+    assert rule.place is not None
+    test = rule.test_share if tested else 0.0
+    shares = {"train": 1 - rule.val_share - test, "val": rule.val_share, "test": test}
+    shares = {name: share for name, share in shares.items() if share > 0}
+    splits, notes = split_by_place(images, read_place(rule.place), shares, rule.seed)
+    return splits, [*notes, *(() if tested else (_NO_TEST,))]
+
+
 def _drawn(
     groups: NDArray[np.str_],
     known: NDArray[np.bool_],
@@ -234,7 +288,7 @@ def _drawn(
     everything = np.arange(len(groups), dtype=np.int64)
     rest, wanted = everything, 0.0
     if not known.any():
-        notes.append("no truth was given, so no test split was set apart")
+        notes.append(_NO_TEST)
     elif rule.test_share > 0:
         trainable = known if labelled is None else labelled
         only_test = known & ~trainable

@@ -8,11 +8,12 @@ from pathlib import Path, PurePosixPath
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet
-from adagc.errors import examples
+from adagc.errors import UsageError, examples
 from adagc.images.cached import CachedScenes
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.cache import open_cache
-from adagc.labels import LabelTable
+from adagc.labels import LabelTable, MapFolder
+from adagc.labels.map_folder import SHARE
 
 
 def folder_collection(
@@ -30,6 +31,10 @@ def folder_collection(
     nodata: float | None = None,
     cache: Path | None = None,
     skip_unreadable: bool = False,
+    maps: Path | None = None,
+    map_classes: Path | None = None,
+    map_share: float = SHARE,
+    split_by_place: str | None = None,
 ) -> Collection:
     """Open the images of a folder and its subfolders; an image is named by its path in the folder.
 
@@ -60,10 +65,20 @@ def folder_collection(
         cache: Folder in which decoded images are kept; None means $ADAGC_CACHE, or ~/.cache/adagc
             if that is not set.
         skip_unreadable: Leave out files that cannot be decoded, instead of stopping with an error.
+        maps: Folder with a map of each image, whose pixels are numbers of classes; it may lie in
+            `root`.
+        map_classes: CSV file with the columns `code,class`: what the numbers mean.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present,
+            where there is no `truth`.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part,
+            instead of a split by folders or labels.
     """
     root = Path(root)
-    rule = SplitRule(split, seed, val_share, test_share)
+    rule = SplitRule(split, seed, val_share, test_share, split_by_place)
     files = find_images(root)
+    pixels = MapFolder.open(maps, map_classes, cache=cache)
+    if maps is not None:
+        files = _beside_maps(root, files, Path(maps))
     store = open_cache(
         root,
         files,
@@ -87,10 +102,24 @@ def folder_collection(
         labels=labels,
         truth=truth,
         classes=classes,
+        maps=pixels,
+        map_share=map_share,
         left_out=left_out,
         description=f"{root.resolve().name}, {len(store)} images",
         notes=notes,
     )
+
+
+def _beside_maps(root: Path, files: tuple[str, ...], maps: Path) -> tuple[str, ...]:
+    """The files that do not lie in the folder of the maps."""
+    if not maps.resolve().is_relative_to(root.resolve()):
+        return files
+    inside = maps.resolve().relative_to(root.resolve())
+    if inside == Path():
+        raise UsageError(
+            f"--maps {maps} is the folder of the images itself: move the maps into one of their own"
+        )
+    return tuple(file for file in files if not Path(file).is_relative_to(inside))
 
 
 DATASET = DataSet(

@@ -11,7 +11,8 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
 from adagc.errors import AdagcError, UsageError
 from adagc.images.parquet import ParquetScenes
-from adagc.labels import LabelTable
+from adagc.labels import LabelTable, MapFolder
+from adagc.labels.map_folder import SHARE
 from adagc.suggest import require_path
 from adagc.tables.reading import SUFFIXES, VECTORS, Source, parquet_files
 
@@ -27,6 +28,10 @@ def geoparquet_collection(
     val_share: float = 0.2,
     test_share: float = 0.2,
     nodata: float | None = None,
+    maps: Path | None = None,
+    map_classes: Path | None = None,
+    map_share: float = SHARE,
+    split_by_place: str | None = None,
 ) -> Collection:
     """Open a Parquet file with a column `embedding` or `embeddings`, or a folder of such files.
 
@@ -46,16 +51,24 @@ def geoparquet_collection(
         test_share: Share of the labelled rows that is used for testing, as far as their complete
             labels are known. Rows with complete labels but no observed one always test.
         nodata: Number that stands for missing values, besides NaN.
+        maps: Folder with a map of each row, whose pixels are numbers of classes.
+        map_classes: CSV file with the columns `code,class`: what the numbers mean.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present,
+            where there is no `truth`.
+        split_by_place: Side of blocks in metres, or "tile": images in one block are in one part,
+            instead of a split by folders or labels.
     """
     root = Path(root)
     images = ParquetScenes(root, nodata=nodata)
     return assemble(
         images,
         places=[""] * len(images),
-        rule=SplitRule(split, seed, val_share, test_share),
+        rule=SplitRule(split, seed, val_share, test_share, split_by_place),
         labels=labels,
         truth=truth,
         classes=classes,
+        maps=MapFolder.open(maps, map_classes),
+        map_share=map_share,
         description=f"{root.resolve().name}, {len(images)} rows of {images.shape[0]} numbers",
     )
 

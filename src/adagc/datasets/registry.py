@@ -41,9 +41,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "cache": "cache",
     "skip_unreadable": "skip_unreadable",
     "scenes": "scenes",
+    "maps": "maps",
+    "map_classes": "map_classes",
+    "map_share": "map_share",
+    "split_by_place": "split_by_place",
 }
-_PATHS = frozenset({"root", "split", "labels", "truth", "cache"})
-_BESIDE = frozenset({"split", "labels", "truth"})  # files that are also searched in `root`
+_PATHS = frozenset({"root", "split", "labels", "truth", "cache", "maps", "map_classes"})
+# Files that are also searched in `root`.
+_BESIDE = frozenset({"split", "labels", "truth", "maps", "map_classes"})
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Stratified splits: dividing a data set into parts that have the same composition."""
+"""Dividing a data set into parts: parts of the same composition, or parts of whole blocks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def stratified_split(
     Returns:
         The rows of each part in ascending order; every row is in exactly one part.
     """
-    fractions = np.array(list(shares.values()), dtype=np.float64)
-    if not len(fractions) or (fractions < 0).any() or abs(fractions.sum() - 1) > 1e-6:
-        raise UsageError(f"split shares {dict(shares)} must be >= 0 and sum to 1")
+    fractions = _fractions(shares)
     rng = np.random.default_rng(seed)
     n = len(groups)
     _, group = np.unique(np.asarray(groups), return_inverse=True)
@@ -45,6 +43,60 @@ def stratified_split(
         name: np.sort(order[part == p]).astype(np.int64, copy=False)
         for p, name in enumerate(shares)
     }
+
+
+def block_split(
+    blocks: Sequence[Any] | NDArray[Any], shares: Mapping[str, float], seed: int
+) -> dict[str, NDArray[np.int64]]:
+    """Divide rows so that those of one block are in the same part.
+
+    The size of each part differs from its share by at most the size of the largest block.
+
+    Args:
+        blocks: The block of each row, as values that can be sorted.
+        shares: Name of each part and its share; the shares sum to 1.
+        seed: Seed of the choice which blocks go to which part.
+
+    Returns:
+        The rows of each part in ascending order; every row is in exactly one part. A part is empty
+        if there are too few blocks.
+    """
+    fractions = _fractions(shares)
+    rng = np.random.default_rng(seed)
+    _, block = np.unique(np.asarray(blocks), return_inverse=True)
+    block = block.reshape(-1)
+    sizes = np.bincount(block, minlength=1)
+    wanted = fractions * len(block)
+    # Of some random orders the one whose parts come closest to their shares, in the end.
+    tries = [_dealt(sizes, wanted, rng) for _ in range(max(1, min(32, 100_000 // len(sizes))))]
+    part, _ = min(tries, key=lambda found: found[1])
+    return {name: np.flatnonzero(part[block] == p) for p, name in enumerate(shares)}
+
+
+def _dealt(
+    sizes: NDArray[np.int64], wanted: NDArray[np.float64], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """The part of each block, and how far parts are from what is wanted, at most.
+
+    In a random order each block goes to the part that lacks most. So no part ends with more rows
+    too many or too few than the largest block has: it lacks rows only as long as others, which
+    lack fewer, are given none.
+    """
+    lacking = wanted.tolist()
+    part = np.zeros(len(sizes), dtype=np.int64)
+    for block in rng.permutation(len(sizes)).tolist():
+        chosen = max(range(len(lacking)), key=lacking.__getitem__)
+        part[block] = chosen
+        lacking[chosen] -= int(sizes[block])
+    return part, max(map(abs, lacking))
+
+
+def _fractions(shares: Mapping[str, float]) -> NDArray[np.float64]:
+    """The shares of the parts; UsageError if they do not sum to 1."""
+    fractions = np.array(list(shares.values()), dtype=np.float64)
+    if not len(fractions) or (fractions < 0).any() or abs(fractions.sum() - 1) > 1e-6:
+        raise UsageError(f"split shares {dict(shares)} must be >= 0 and sum to 1")
+    return fractions
 
 
 def _largest_remainder(n: int, fractions: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError, UsageError, check_range
+from adagc.errors import DataError, UsageError, check_range, examples
 from adagc.labels.areas import read_areas
 from adagc.labels.files import read_labels, write_labels
+from adagc.labels.map_folder import MapFolder
 from adagc.labels.simulate import areas_from_maps, simulate_dominant, simulate_random
 from adagc.labels.statistics import FlipRates, flip_rates
 from adagc.labels.table import LabelTable
@@ -24,6 +25,7 @@ def simulate_file(
     seed: int,
     areas: Path | None = None,
     ignore: Sequence[int] = (),
+    maps: MapFolder | None = None,
     force: bool = False,
 ) -> tuple[LabelTable, FlipRates]:
     """Write a file with one label per image, and return its table and flip rates.
@@ -40,6 +42,7 @@ def simulate_file(
         areas: For "dominant": CSV file of areas, or .npy file of class maps (N, H, W) in the order
             of the rows of `truth`.
         ignore: Values of the class maps that mean no class.
+        maps: For "dominant", instead of `areas`: a folder with a map of each image.
         force: Replace an existing file, which otherwise is a UsageError.
     """
     check_range("seed", seed, 0)
@@ -49,9 +52,7 @@ def simulate_file(
     if scheme == "random":
         values = simulate_random(clean.positive, seed)
     else:
-        if areas is None:
-            raise UsageError("--scheme dominant needs --areas: a CSV of areas or .npy class maps")
-        values = simulate_dominant(_areas(areas, clean, ignore) * clean.positive, seed)
+        values = simulate_dominant(_areas(areas, maps, clean, ignore) * clean.positive, seed)
     table = LabelTable(
         images=clean.images,
         classes=clean.classes,
@@ -65,8 +66,25 @@ def simulate_file(
     return table, flip_rates(clean.positive, values)
 
 
-def _areas(path: Path, clean: LabelTable, ignore: Sequence[int]) -> NDArray[np.float64]:
+def _areas(
+    path: Path | None, folder: MapFolder | None, clean: LabelTable, ignore: Sequence[int]
+) -> NDArray[np.float64]:
     """The area of each class on each image, (N, C), in the order of the clean table."""
+    if (path is None) == (folder is None):
+        raise UsageError(
+            "--scheme dominant needs either --areas (a CSV of areas or .npy class maps) or --maps"
+            " and --map-classes (a folder of class maps)"
+        )
+    if folder is not None:
+        found = folder.areas(clean.images, clean.classes)
+        lacking = [clean.images[row] for row in np.flatnonzero(~found.labelled).tolist()]
+        if lacking:
+            raise DataError(
+                f"{folder.root} has no map with a labelled pixel for {len(lacking)} of {len(clean)}"
+                f" images ({examples(lacking)}): add it, or remove their rows"
+            )
+        return found.areas.astype(np.float64)
+    assert path is not None
     if path.suffix == ".npy":
         try:
             maps = np.load(path, allow_pickle=False, mmap_mode="r")

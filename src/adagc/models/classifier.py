@@ -217,6 +217,7 @@ def build(
     *,
     seed: int,
     weights: str = "none",
+    weight_bands: Sequence[str] | None = None,
     mean: Sequence[float] | Tensor | None = None,
     std: Sequence[float] | Tensor | None = None,
     nodata: float | None = None,
@@ -230,6 +231,7 @@ def build(
         seed: Seed of all weights that are not loaded. The head's weights do not depend on how the
             backbone gets its own.
         weights: A source of pretrained weights, as in `load_weights`.
+        weight_bands: The bands that the weights of a file were trained on, as in `load_weights`.
         mean: Mean of the raw values, one per band; 0 if not given.
         std: Standard deviation of the raw values, one per band; 1 if not given.
         nodata: Number that stands for missing raw values, besides NaN.
@@ -240,7 +242,12 @@ def build(
     if weights != "none":
         net = backbone.net if isinstance(backbone, ImageBackbone) else backbone
         report = load_weights(
-            net, spec.backbone, weights, bands=spec.bands, size=spec.shape[1:] or (1, 1)
+            net,
+            spec.backbone,
+            weights,
+            bands=spec.bands,
+            size=spec.shape[1:] or (1, 1),
+            weight_bands=weight_bands,
         )
         spec = dataclasses.replace(spec, weights=report.provenance)
     with _seeded(int(head_seed)):

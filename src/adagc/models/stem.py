@@ -18,15 +18,21 @@ RGB = ("red", "green", "blue")
 
 # Sentinel-2 and Landsat 8/9 use the same numbers for these three bands.
 _ALIASES = {
-    **{"r": "red", "b04": "red", "b4": "red"},
-    **{"g": "green", "b03": "green", "b3": "green"},
-    **{"b": "blue", "b02": "blue", "b2": "blue"},
+    **{"r": "red", "b04": "red"},
+    **{"g": "green", "b03": "green"},
+    **{"b": "blue", "b02": "blue"},
 }
 
 
 def canonical_band(name: str) -> str:
-    """The standard spelling of a band's name: `B04`, `R` and `Red` all become "red"."""
+    """The standard spelling of a band's name.
+
+    >>> [canonical_band(name) for name in ("B04", "R", "Red", "B5", "b05", "B8a", "VV")]
+    ['red', 'red', 'red', 'b05', 'b05', 'b8a', 'vv']
+    """
     lowered = name.strip().lower()
+    if len(lowered) == 2 and lowered[0] == "b" and lowered[1].isdigit():
+        lowered = f"b0{lowered[1]}"
     return _ALIASES.get(lowered, lowered)
 
 
@@ -83,6 +89,14 @@ def fit_state(
     if positions is not None and wanted is not None and positions.shape != wanted.shape:
         fitted["pos_embed"] = _resampled(positions, wanted, net)
     return fitted
+
+
+def plane_count(state: Mapping[str, Tensor], net: nn.Module) -> int | None:
+    """The number of bands that the first layer of `state` takes; None if it has none."""
+    for key in _first_filters(net):
+        if key in state:
+            return int(state[key].shape[1])
+    return None
 
 
 def _first_filters(net: nn.Module) -> list[str]:

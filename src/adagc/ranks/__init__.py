@@ -14,6 +14,7 @@ over the whole batch, on any device.
 """
 
 from adagc.ranks.gradients import GradientExchange
+from adagc.ranks.parts import in_parts
 from adagc.ranks.passes import Spread, gather, spread
 from adagc.ranks.processes import own, rank, wait, world
 from adagc.ranks.share import Share, mean_of_bands
@@ -23,6 +24,7 @@ __all__ = [
     "Share",
     "Spread",
     "gather",
+    "in_parts",
     "mean_of_bands",
     "own",
     "rank",

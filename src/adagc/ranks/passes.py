@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, distributed, nn
 
+from adagc.ranks.parts import run
 from adagc.ranks.processes import own, rank, world
 from adagc.ranks.share import Share
 from adagc.ranks.statistics import shared_statistics
@@ -20,15 +21,16 @@ def spread(function: Callable[[Tensor], Result], rows: Tensor | Share) -> Result
 
     The function must return one row of results for each row it gets. Batch normalisation inside it
     uses the whole batch; any other operation that combines rows sees only the rows of one rank.
+    Within `in_parts` a rank runs its rows part by part, and batch normalisation uses those parts.
     """
     if isinstance(rows, Share):
         mine = rows.mine
     elif world() == 1 or len(rows) < world():
-        return function(rows)
+        return run(function, rows, len(rows) * world())
     else:
         mine = own(rows)
     with shared_statistics():
-        result = function(mine)
+        result = run(function, mine, len(rows))
     if isinstance(result, Tensor):
         return _gather(result, len(rows))
     return cast(Result, tuple(_gather(part, len(rows)) for part in result))

@@ -72,7 +72,13 @@ def network_maker(
             log.warning(warning)
     mean, std = given
     return lambda seed: build(
-        spec, seed=seed, weights=weights, mean=mean, std=std, nodata=config.nodata
+        spec,
+        seed=seed,
+        weights=weights,
+        weight_bands=config.weight_bands,
+        mean=mean,
+        std=std,
+        nodata=config.nodata,
     )
 
 

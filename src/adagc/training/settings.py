@@ -56,6 +56,10 @@ class Settings(_Part):
     Args:
         epochs: Number of passes over all training images.
         batch_size: Images in one step of the optimiser.
+        device_batch: Images that a device holds at once, if the batch is too large for its memory:
+            the batch then goes through the network in parts of about this size, for the same loss
+            and step. It takes about a third more time. Batch normalisation uses each part's own
+            statistics; for all other layers the result is that of the whole batch.
         optimiser: Rule by which a step changes the weights. Adam is that of most methods; the
             originals of MIME use adamax, LAC adamw, RCML sgd (momentum 0.9).
         learning_rate: Learning rate of the optimiser.
@@ -87,6 +91,7 @@ class Settings(_Part):
 
     epochs: int = 40
     batch_size: int = 32
+    device_batch: int | None = None
     optimiser: Literal["adam", "adamw", "adamax", "sgd"] = "adam"
     learning_rate: float = 5e-4
     head_learning_rate: float | None = None
@@ -105,6 +110,7 @@ class Settings(_Part):
         super().__post_init__()
         check_range("epochs", self.epochs, 1)
         check_range("batch_size", self.batch_size, 2)  # batch normalisation needs a variance
+        check_range("device_batch", self.device_batch, 2)
         check_range("learning_rate", self.learning_rate, 0)
         check_range("head_learning_rate", self.head_learning_rate, 0)
         check_range("head_epochs", self.head_epochs, 0)
@@ -192,6 +198,16 @@ class DataSettings(SourceSettings):
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
         scenes: Number of training scenes of generated data (synthetic, mosaic); half as many are
             made for validation, and as many for testing.
+        maps: Folder with a map of each image: a picture of one band, in which the number of a pixel
+            stands for its class. It gives areas of classes (--scheme dominant) and, without
+            --truth, clean labels.
+        map_classes: CSV file with the columns code,class that says what the numbers in the maps
+            mean. Pixels of other numbers count as unlabelled.
+        map_share: Share of the labelled pixels of a map from which on a class counts as present,
+            where clean labels come from maps.
+        split_by_place: Divide images by where they lie: a number is the side of square blocks in
+            metres, tile means Sentinel-2 tiles in the names of the images. All images of a block
+            serve for the same purpose, and the distance between parts is told.
     """
 
     bands: tuple[str, ...] | None = None
@@ -199,6 +215,10 @@ class DataSettings(SourceSettings):
     cache: str | None = None
     skip_unreadable: bool = False
     scenes: int = 1500
+    maps: str | None = None
+    map_classes: str | None = None
+    map_share: float = 0.03
+    split_by_place: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,6 +227,11 @@ class DataSettings(SourceSettings):
         if self.nodata is not None and not math.isfinite(self.nodata):
             raise UsageError("--nodata must be a finite number; NaN always means missing")
         check_range("scenes", self.scenes, 4)
+        check_range("map_share", self.map_share, 1e-9, 1)
+        if self.split_by_place is not None:
+            from adagc.datasets.places import read_place
+
+            read_place(self.split_by_place)
 
 
 @dataclass(frozen=True)
@@ -217,6 +242,9 @@ class ModelSettings(_Part):
         backbone: Name of a timm model, or mlp or linear for embeddings; auto chooses by the data.
         weights: Pretrained weights: none, registry (an installed package), hub (a download), or
             the path of a file; auto uses the installed package if it fits the backbone.
+        weight_bands: Names of the bands that the weights in a file were trained on, in their order,
+            such as VH VV; filters are then matched to the bands of the images by name. Known for
+            weights published by reBEN and torchgeo.
         hidden: Width of the hidden layer of mlp.
         dropout: Share of the features that are set to zero in training before the last layer; with
             the backbone mlp also of the values of the embedding itself.
@@ -227,11 +255,16 @@ class ModelSettings(_Part):
 
     backbone: str = "auto"
     weights: str = "auto"
+    weight_bands: tuple[str, ...] | None = None
     hidden: int = 512
     dropout: float = 0.0
     normalise: Literal["auto", "measured", "pretrained"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.weight_bands is not None:  # YAML gives a list, which is not hashable
+            object.__setattr__(self, "weight_bands", tuple(self.weight_bands))
+            if self.weights in ("auto", "none", "registry", "hub"):
+                raise UsageError("--weight-bands needs --weights FILE, whose bands it names")
         check_range("hidden", self.hidden, 1)
         check_range("dropout", self.dropout, 0, 1, below=True)

@@ -50,7 +50,8 @@ class Trainer:
         self._base_rates = [group["lr"] for group in self._plain.param_groups]
         self.optimiser = cast(torch.optim.Optimizer, fabric.setup_optimizers(self._plain))
         self._exchange = ranks.GradientExchange(self._parameters())
-        self._called = network if ranks.world() == 1 else ranks.Spread(network)
+        whole = ranks.world() == 1 and settings.device_batch is None
+        self._called = network if whole else ranks.Spread(network)
         self.averaged: AveragedNetwork | None = None
         # A method that deploys an average of its own needs no second one.
         own = with_role(reported_by(method, network), NetworkRole.TRAINED) is not None
@@ -84,7 +85,7 @@ class Trainer:
         factor = _rate(progress, self.settings)
         for group, rate in zip(self.optimiser.param_groups, self._base_rates, strict=True):
             group["lr"] = rate * factor
-        with self.fabric.autocast():
+        with self.fabric.autocast(), ranks.in_parts(self.settings.device_batch):
             losses = self.method.loss(self._called, batch, progress)
         if not bool(torch.isfinite(losses.total)):
             raise _broken(losses.total, batch, batches, progress)

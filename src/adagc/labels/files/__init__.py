@@ -95,12 +95,25 @@ def read_labels(
 
 
 def read_column(path: str | os.PathLike[str], name: str) -> tuple[list[str], list[str], list[int]]:
-    """Read a file with the columns `image` and `name`, such as `image,split`.
+    """Read a file with the columns `image` and `name`, such as `image,split`; see `read_pairs`.
+
+    An image that is there twice is an error, too.
+    """
+    images, cells, numbers = read_pairs(path, ("image", name))
+    records = Records(Path(path), iter(()), 0, ",", ("image", name))
+    check_images(records, images, numbers)
+    return images, cells, numbers
+
+
+def read_pairs(
+    path: str | os.PathLike[str], names: tuple[str, str]
+) -> tuple[list[str], list[str], list[int]]:
+    """Read a file with two columns of these names.
 
     It may look like a label file: comment lines at the top, commas, tabs or semicolons.
 
     Returns:
-        Of each row the name of the image, the other cell, and its line in the file.
+        Of each row the first cell, the second cell, and its line in the file.
 
     Raises:
         LabelFileError: The file cannot be used; the message names file, line and remedy.
@@ -111,22 +124,21 @@ def read_column(path: str | os.PathLike[str], name: str) -> tuple[list[str], lis
         ((line, number) for number, line in enumerate(lines, start=1) if _says_something(line)),
         ("", 1),
     )
-    start = _HEADER.match(header)
-    columns = [cell.strip().strip('"').lower() for cell in header.split(start[2] if start else ",")]
-    if start is None or columns != ["image", name]:
+    start = re.match(rf'\s*"?{names[0]}"?\s*([,\t;])', header, re.IGNORECASE)
+    columns = [cell.strip().strip('"').lower() for cell in header.split(start[1] if start else ",")]
+    if start is None or columns != [*names]:
         shown = header.strip()
         raise LabelFileError(
-            f"{path}, line {number}: the first line must be the header 'image,{name}', not "
+            f"{path}, line {number}: the first line must be the header '{','.join(names)}', not "
             f"{shown if len(shown) <= 40 else shown[:37] + '...'!r}; add or rename it"
         )
-    records = Records(path, lines, number + 1, start[2], ("image", name))
-    images, cells, numbers = [], [], []
+    records = Records(path, lines, number + 1, start[1], names)
+    first, second, numbers = [], [], []
     for rows, at in records.blocks():
-        images += [row[0].strip() for row in rows]
-        cells += [row[1].strip() for row in rows]
+        first += [row[0].strip() for row in rows]
+        second += [row[1].strip() for row in rows]
         numbers += at
-    check_images(records, images, numbers)
-    return images, cells, numbers
+    return first, second, numbers
 
 
 def _says_something(line: str) -> bool:
