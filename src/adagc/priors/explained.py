@@ -25,6 +25,7 @@ from adagc.priors.calibration import Floats
 
 _ENTRIES = 2_000_000  # images, nodes and classes at a time
 _STEPS, _HALVINGS = 100, 30
+_LEAST = 1e-100  # that anything is present; its square is a number, too
 _CLOSE = 1e-9  # nats that another step would gain
 
 
@@ -89,7 +90,7 @@ class Labels:
         given = open_ * u[:, None] / factors  # (n, nodes, C)
         mean = np.einsum("nk,nkc->nc", mixture, given)
         nothing = -_softplus(z).sum(axis=1)
-        something = -np.expm1(np.minimum(nothing, -np.finfo(float).tiny))
+        something = -np.expm1(np.minimum(nothing, -_LEAST))
         known = np.where(seen > 0, -_softplus(-z), 0) + np.where(seen < 0, -_softplus(z), 0)
         value = known.sum() + (top + np.log(total)).sum() + np.log(count).sum()
         value -= share * np.log(something).sum()
@@ -98,10 +99,10 @@ class Labels:
         residual = np.where(seen > 0, 1.0, mean) - p - share * empty * p
         own = np.einsum("nk,nkc->nc", mixture, given * (1 - given)) - p * q * (1 + share * empty)
         pairs = [
-            (mixture.ravel(), _along(features, given)),
-            (-np.ones(len(rows)), _along(features, mean[:, None])),
+            (mixture, _along(features, given)),
+            (-np.ones((len(rows), 1)), _along(features, mean[:, None])),
             # 1/π - 1/π² is -(1 - π) / π²
-            (share * empty[:, 0] / something, _along(features, p[:, None])),
+            (share * empty / something[:, None], _along(features, p[:, None])),
         ]
         return Local(float(value), _slope(features, residual), _bend(features, own, pairs))
 
@@ -128,9 +129,8 @@ def _slope(features: Floats, by_logit: Floats) -> Floats:
 
 
 def _along(features: Floats, values: Floats) -> Floats:
-    """(n K, P) sums over classes of (n, K, C) values times what the logit of a class is made of."""
-    vectors = np.concatenate([values @ features, values], axis=2)
-    return vectors.reshape(-1, vectors.shape[2])
+    """(n, K, P) sums over classes of (n, K, C) values times what a logit is made of."""
+    return np.concatenate([values @ features, values], axis=2)
 
 
 def _bend(features: Floats, own: Floats, pairs: Sequence[tuple[Floats, Floats]]) -> Floats:
@@ -143,7 +143,9 @@ def _bend(features: Floats, own: Floats, pairs: Sequence[tuple[Floats, Floats]])
     found[shared:, :shared] = found[:shared, shared:].T
     found[shared:, shared:] = np.diag(own.sum(axis=0))
     for weights, vectors in pairs:
-        found += (vectors * weights[:, None]).T @ vectors
+        # A product for every image: one for all would be shared out over threads, which costs more
+        # than it saves where other work waits.
+        found += ((vectors * weights[:, :, None]).transpose(0, 2, 1) @ vectors).sum(axis=0)
     return found
 
 

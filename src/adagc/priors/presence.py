@@ -6,9 +6,24 @@ or nearly so. Here both are weighed:
 
     logit P(c is present | x) = κ logit p_c + α log q_c + γ log Σ_j r_j² + β + δ_c
 
-with q and r as there, and a level δ_c of every class as in `adagc.priors.levels`. Before anything
-is observed the network is believed to be right, κ = 1 and all others 0; the observed labels of
-images that it was not trained on say how far that holds, by the likelihood of the random annotator.
+with q and r as there, and a level δ_c of every class as in `adagc.priors.levels`. The observed
+labels of images that the network was not trained on say what these numbers are, by the likelihood
+of the random annotator given that the image shows something: it has a label, so it does
+(`adagc.priors.explained`). Without this condition presence comes out too high, by a tenth and more
+where many images could show nothing.
+
+Given the condition, labels say little about the level: that every image shows one class and that
+it shows all that are probable explain them nearly as well. So what is believed before anything is
+observed has to say more than "anything":
+
+- The network is right, κ = 1, α = γ = 0, and it is hardly more than twice as sure as it should be
+  (κ, α: deviations of 0.5). How much the number of classes in an image matters is known less well
+  (γ: 2), and the level β not at all: scores of many methods are far too low.
+- Images without any of the classes are rare, as if 20 had been drawn without looking for a label
+  and each had shown something: an exponential distribution of their share with a mean of 5 %.
+
+Both are worth little beside some thousands of labels. There may still be several optima. The one
+that is taken is the highest: the way to it starts where the likelihood without the condition leads.
 
 What was observed of an image itself counts too: a class that was not drawn is a little less
 probable (`adagc.losses.random_posterior`), and one that was is certain.
@@ -22,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,10 +47,8 @@ from adagc.priors.calibration import Floats, described, enough, exponent_of
 from adagc.priors.checks import checked
 from adagc.priors.explained import Labels, Local, lowest
 
-# κ, α, γ and β, before the levels of the classes: what they are believed to be before anything is
-# observed, and how far off they may be. β may be anything, because the scores of many methods are
-# far too low; see the docstring for the others.
-_USUAL, _SPREAD = (1.0, 0.0, 0.0, 0.0), (1.0, 1.0, 2.0, 10.0)
+# κ, α, γ and β, before the levels of the classes: what they are believed to be, and how far off.
+_USUAL, _SPREAD = (1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 2.0, 10.0)
 _SHARED = len(_USUAL)
 _LEVEL = 1.0
 _BLIND = 20  # images
@@ -147,17 +161,21 @@ def fit_presence(probabilities: ArrayLike, observed: ArrayLike) -> Presence:
     start = np.array([*_USUAL, *[0.0] * scores.shape[1]])
     weights = np.array([*_SPREAD, *[_LEVEL] * scores.shape[1]]) ** -2.0
 
-    def cost(numbers: Floats) -> Local:
+    labelled = (seen > 0).any(axis=1)
+
+    def cost(numbers: Floats, blind: float = _BLIND) -> Local:
         """Minus the logarithm of how probable numbers and labels are."""
-        found, off = known.at(numbers, _BLIND), numbers - start
+        found, off = known.at(numbers, blind), numbers - start
         return Local(
             float(weights @ off**2) / 2 - found.value,
             weights * off - found.slope,
             np.diag(weights) - found.curvature,
         )
 
-    numbers, curvature = lowest(cost, start, weights.min())
-    labelled = (seen > 0).any(axis=1)
+    # Without the condition, as if all images had been drawn blindly, the level is too high. From
+    # there the way leads to the highest of the optima with the condition.
+    above, _ = lowest(partial(cost, blind=float(labelled.sum())), start, weights.min())
+    numbers, curvature = lowest(cost, above, weights.min())
     z = torch.from_numpy(known.features[labelled] @ numbers[:_SHARED] + numbers[_SHARED:])
     share = anything_present(z).exp()[:, None]  # these images show something
     values, expected = (z.sigmoid() / share).numpy(), (random_annotator(z).exp() / share).numpy()
