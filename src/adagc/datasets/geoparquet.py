@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adagc.datasets.assemble import SplitRule, assemble
+from adagc.datasets.assemble import collect
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import AdagcError
 from adagc.images.parquet import ParquetScenes
 from adagc.labels import LabelTable
-from adagc.suggest import require_path
+from adagc.suggest import holds_none
 from adagc.tables.reading import SUFFIXES, VECTORS, Source, parquet_files
 
 
@@ -49,13 +49,15 @@ def geoparquet_collection(
     """
     root = Path(root)
     images = ParquetScenes(root, nodata=nodata)
-    return assemble(
+    return collect(
         images,
-        places=[""] * len(images),
-        rule=SplitRule(split, seed, val_share, test_share),
         labels=labels,
         truth=truth,
         classes=classes,
+        split=split,
+        seed=seed,
+        val_share=val_share,
+        test_share=test_share,
         description=f"{root.resolve().name}, {len(images)} rows of {images.shape[0]} numbers",
     )
 
@@ -88,10 +90,7 @@ def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
     root = Path(settings["root"])
     files = parquet_files(root)
     if not files:
-        require_path("root", root)
-        raise UsageError(
-            f"{root} holds no Parquet file: correct root, which must be such a file or its folder"
-        )
+        raise holds_none(root, "Parquet file")
     if root.is_file():
         return {"root": root}
     return {f"root/{path.relative_to(root).as_posix()}": path for path in files}
