@@ -106,6 +106,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/ranks.py
 	@$(BIN)/python benchmarks/windows.py
 	@$(BIN)/python benchmarks/predict.py
+	@$(BIN)/python benchmarks/complete.py
 
 # What docs/results/speed.md says; on an otherwise idle machine.
 bench-record: $(READY)

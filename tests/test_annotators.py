@@ -50,6 +50,19 @@ def test_the_integral_is_the_sum_over_all_sets_of_labels(classes):
     assert found.tolist() == pytest.approx(slow.random_draw(z.double().tolist()), rel=1e-11)
 
 
+@pytest.mark.parametrize("classes", [1, 2, 9])
+def test_something_is_present_as_often_as_by_counting(classes):
+    z = torch.randn(classes, generator=torch.Generator().manual_seed(classes)) * 3
+    found = losses.anything_present(double(z.tolist())).exp().item()
+    assert found == pytest.approx(slow.anything(z.double().tolist()), rel=1e-11)
+
+
+def test_that_nothing_is_ever_present_stays_finite():
+    z = torch.tensor([[-800.0, -800.0], [800.0, -800.0]], requires_grad=True)
+    losses.anything_present(z).sum().backward()
+    assert z.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("classes", [1, 2, 5, 12])
 def test_its_gradient_is_that_of_the_sum(classes):
     z = torch.randn(classes, generator=torch.Generator().manual_seed(classes)).double() * 3

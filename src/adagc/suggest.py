@@ -44,6 +44,12 @@ def hint_or_list(name: str, options: Collection[str], what: str) -> str:
     return hint(name, options) or listed
 
 
+def holds_none(root: Path, what: str) -> UsageError:
+    """What is wrong with a root that should be such a file, or a folder with one."""
+    require_path("root", root)
+    return UsageError(f"{root} holds no {what}: correct root, which must be one or its folder")
+
+
 def require_path(option: str, path: Path | str | None) -> None:
     """Raise UsageError if an option names a file or folder that does not exist.
 

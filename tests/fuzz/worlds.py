@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -271,7 +272,9 @@ PLACE = st.sampled_from(PLACES)
 @st.composite
 def command_line(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     """The words after `adagc`; without flaws they could all work."""
-    name = draw(st.sampled_from(["train"] * 4 + ["inspect", "simulate", "evaluate", *_LINES]))
+    only = os.environ.get("ADAGC_FUZZ_ONLY")
+    usual = ["train"] * 4 + ["inspect", "simulate", "evaluate", *_LINES]
+    name = draw(st.sampled_from([only] if only else usual))
     line = _LINES[name](draw, flawed, on_array)
     for _ in range(draw(st.integers(0, 2)) if flawed else 0):
         how = draw(st.sampled_from(["value", "option", "drop", "swap"]))
@@ -406,6 +409,24 @@ def _predict(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     return [where, given, "--out", out, *draw(st.sampled_from(more))]
 
 
+def _complete(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    where = draw(st.sampled_from(["run"] * 6 + ["photos", "missing"] * flawed))
+    outs = ["done.csv", "done.parquet", "done.json"]
+    bad = ["done.xlsx", "done.gpkg", "photos", "labels.csv/x.csv", "done"] * flawed
+    line = [where, "--out", draw(st.sampled_from(outs + bad))]
+    more = [[], ["--part", "val"], ["--precision", "0.5"], ["--wide"], ["--json"]]
+    more += [["--thresholds", "half"], ["--absence", "0.9"], ["--folds", "2", "--part", "train"]]
+    if flawed:
+        more += [["--thresholds", draw(FILE)], ["--images", draw(PLACE)], ["--truth", draw(FILE)]]
+        more += [["--precision", draw(words)], ["--folds", draw(words)], ["--part", "none"]]
+        more += [["--root", draw(PLACE)], ["--figure", "photos"], ["--images", "array.npy"]]
+    for chosen in draw(
+        st.lists(st.sampled_from(more), max_size=2, unique_by=lambda one: tuple(one[:1]))
+    ):
+        line += chosen
+    return line
+
+
 _LINES: dict[str, Callable[..., list[str]]] = {
     "train": _train,
     "inspect": _inspect,
@@ -415,7 +436,7 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "theory": _on_run(),
     "priors": _on_run(["--json"]),
     "predict": _predict,
-    "complete": _on_run(["--out", "done.csv"], ["--part", "val"], ["--precision", "0.5"]),
+    "complete": _complete,
     "tables": _tables,
     "tune": _tune,
     "ablate": lambda draw, flawed, on_array: [

@@ -26,6 +26,12 @@ def random_draw(logits: Sequence[float]) -> list[float]:
     return found
 
 
+def anything(logits: Sequence[float]) -> float:
+    """Probability that at least one class is present."""
+    sets = product((0, 1), repeat=len(logits))
+    return math.fsum(chance(labels, logits) for labels in sets if any(labels))
+
+
 def random_known(logits: Sequence[float], observed: Sequence[int]) -> float:
     """Probability that what is known is so, and that one of the observed labels was drawn."""
     seen = sum(1 for o in observed if o > 0)

@@ -163,12 +163,13 @@ def in_words(made: Completed) -> list[str]:
 def _judged(quality: Quality) -> list[str]:
     """How recovered labels compare with clean ones, and how that depends on confidence."""
     lines = [
-        f"Against the clean labels of {quality.images:,} images: {_per_cent(quality.precision)} of"
-        f" {quality.recovered:,} recovered labels are right; of {quality.missing:,} missing labels"
-        f" {_per_cent(quality.recall)} were recovered; {_per_cent(quality.absent_right)} of absent"
-        " ones are.",
-        f"In the order of confidence: precision {_per_cent(quality.precision_at_recall)} at a"
-        f" recall of 50 %, recall {_per_cent(quality.recall_at_precision)} at a precision of 80 %.",
+        f"Against the clean labels of {quality.images:,} images, right are"
+        f" {_per_cent(quality.precision)} of the {quality.recovered:,} recovered labels and"
+        f" {_per_cent(quality.absent_right)} of those called absent; of the {quality.missing:,}"
+        f" missing labels {_per_cent(quality.recall)} were recovered.",
+        f"Taken in the order of confidence, half of the missing labels come with a precision of"
+        f" {_per_cent(quality.precision_at_recall)}; a precision of 80 % is kept up to a recall of"
+        f" {_per_cent(quality.recall_at_precision)}.",
         "confidence   precision   recall",
     ]
     rows = zip(quality.confidence, quality.precisions, quality.recalls, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +19,7 @@ from adagc.training.inputs import (
     check_values,
     config_of,
     open_configured,
-    recorded_split,
-    rows_of_split,
+    recorded_rows,
 )
 from adagc.training.network import suited
 from adagc.training.observe import Observed, observe
@@ -114,11 +112,8 @@ def open_subjects(
     config = replace(config, root=root or config.root, truth=known, labels=None, split=None)
     if collection is None:
         collection = open_configured(config, labels=table)
-    there = recorded_parts(run)
-    collection = replace(
-        collection, splits={part: rows_of_split(run, collection, part) for part in there}
-    )
-    wanted = [part for part in parts if part in there]
+    collection = replace(collection, splits=recorded_rows(run, collection))
+    wanted = [part for part in parts if part in collection.splits]
     if not wanted:
         raise AdagcError(f"{run} has no {' or '.join(parts)} images: choose another --part")
     check_input(suited(collection.images, plain=spec.is_plain, head=spec.head), spec)
@@ -152,10 +147,3 @@ def open_new(run: Run, spec: ModelSpec, place: str) -> Subjects:
     check_values(collection.images, rows)
     observed = match(nothing, collection.images.names)
     return Subjects(collection, rows, (NEW,) * len(rows), observed, np.zeros(len(rows), np.bool_))
-
-
-def recorded_parts(run: Run) -> tuple[str, ...]:
-    """The splits that a run has, in their usual order."""
-    lines = io.StringIO(recorded_split(run))
-    found = {line.rstrip("\r\n").rpartition(",")[2] for line in lines.readlines()[1:]}
-    return tuple(part for part in ("train", "val", "test") if part in found)

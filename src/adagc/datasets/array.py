@@ -9,11 +9,10 @@ from typing import Any
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
-from adagc.errors import UsageError
 from adagc.images.array import array_file, names_file, open_arrays
 from adagc.labels import LabelTable, MapFolder
 from adagc.labels.map_folder import SHARE
-from adagc.suggest import require_path
+from adagc.suggest import holds_none
 
 AREAS = "areas.csv"  # in the folder of an array: area of each class on each row
 
@@ -94,10 +93,7 @@ def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
     root = Path(settings["root"])
     array = array_file(root)
     if array is None:
-        require_path("root", root)
-        raise UsageError(
-            f"{root} holds no array: correct root, which must be an array file or its folder"
-        )
+        raise holds_none(root, "array file")
     others = {"names": names_file(root), "areas": _beside(root, AREAS)}
     return {"root": array, **{key: path for key, path in others.items() if path is not None}}
 

@@ -9,11 +9,11 @@ from typing import Any
 from adagc.datasets.assemble import SplitRule, assemble
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import DataSet, Recognised
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import AdagcError
 from adagc.images.parquet import ParquetScenes
 from adagc.labels import LabelTable, MapFolder
 from adagc.labels.map_folder import SHARE
-from adagc.suggest import require_path
+from adagc.suggest import holds_none
 from adagc.tables.reading import SUFFIXES, VECTORS, Source, parquet_files
 
 
@@ -101,10 +101,7 @@ def _files(settings: Mapping[str, Any]) -> dict[str, Path]:
     root = Path(settings["root"])
     files = parquet_files(root)
     if not files:
-        require_path("root", root)
-        raise UsageError(
-            f"{root} holds no Parquet file: correct root, which must be such a file or its folder"
-        )
+        raise holds_none(root, "Parquet file")
     if root.is_file():
         return {"root": root}
     return {f"root/{path.relative_to(root).as_posix()}": path for path in files}

@@ -7,6 +7,7 @@ annotators return the logarithm of how probable a label, or all that is known of
 from __future__ import annotations
 
 from adagc.losses.annotators import (
+    anything_present,
     area_annotator,
     area_likelihood,
     presence_logits,
@@ -26,6 +27,7 @@ from adagc.losses.entries import (
 )
 
 __all__ = [
+    "anything_present",
     "area_annotator",
     "area_likelihood",
     "binary_cross_entropy",

@@ -78,6 +78,20 @@ def random_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
     return known.sum(dim=1) + torch.where(present.any(dim=1), drawn, torch.zeros_like(drawn))
 
 
+def anything_present(logits: Tensor) -> Tensor:
+    """(B,) log probability that at least one class is present, log(1 - ∏ (1 - p_j)).
+
+    An image that has a label shows something. The likelihood of its label given that it does is
+    `random_likelihood` minus this.
+
+    >>> anything_present(torch.zeros(1, 2)).exp()
+    tensor([0.7500])
+    """
+    nothing = logsigmoid(-precise(logits)).sum(dim=1)
+    # Where all probabilities round to 0 the logarithm stays finite.
+    return torch.log(-torch.expm1(nothing.clamp(max=-torch.finfo(nothing.dtype).tiny)))
+
+
 def random_posterior(logits: Tensor, observed: Tensor) -> Tensor:
     """(B, C) logits of presence once it is known what the random annotator has drawn.
 
@@ -99,13 +113,17 @@ def random_posterior(logits: Tensor, observed: Tensor) -> Tensor:
     """
     z = precise(logits)
     present, unknown = observed > 0, observed == 0
-    factors, log_weights, log_nodes = _factors(z)
-    factors = torch.where(unknown[:, None, :], factors, torch.zeros_like(factors))
-    others = factors.sum(dim=2, keepdim=True) - factors
+    # Classes of which something is known have a factor of 1, as if they were certain to be absent.
+    factors, log_weights, log_nodes = _factors(
+        torch.where(unknown, z, torch.full_like(z, -torch.inf))
+    )
     count = present.sum(dim=1, keepdim=True).to(z.dtype)
-    draw = (log_weights + (count - 1).clamp(min=0) * log_nodes)[:, :, None] + others
-    without = torch.logsumexp(draw, dim=1)
-    along = torch.logsumexp(draw + log_nodes[:, None], dim=1)
+    draw = log_weights + (count - 1).clamp(min=0) * log_nodes + factors.sum(dim=2)
+    # Divided by the factor of a class, the product of all becomes that of the others. The largest
+    # node has a weight of 1, so no sum over nodes can vanish, and no factor is smaller than a node.
+    weights = (draw - draw.amax(dim=1, keepdim=True)).exp()
+    others = torch.stack([weights, weights * log_nodes.exp()], dim=1) @ (-factors).exp()
+    without, along = others.log().unbind(dim=1)
     shifted = torch.where(count > 0, z + along - without, z)
     known = torch.where(present, torch.full_like(z, _CERTAIN), torch.full_like(z, -_CERTAIN))
     return torch.where(unknown, shifted, known)
@@ -180,7 +198,7 @@ def presence_logits(maps: Tensor, looks: float) -> Tensor:
 def _factors(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(B, nodes, C) log(1 - p_j + p_j u), and (nodes,) logarithms of the weights and nodes u."""
     nodes, weights = (
-        torch.as_tensor(values, dtype=z.dtype, device=z.device) for values in _rule(z.shape[1])
+        torch.as_tensor(values, dtype=z.dtype, device=z.device) for values in rule(z.shape[1])
     )
     # 1 - p is a sigmoid of its own, so that no digits are lost where p is close to 1.
     present, absent = z.sigmoid()[:, None, :], (-z).sigmoid()[:, None, :]
@@ -188,7 +206,7 @@ def _factors(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @cache
-def _rule(classes: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
+def rule(classes: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
     """Nodes and weights on [0, 1] that integrate polynomials of degree C - 1 exactly."""
     nodes, weights = np.polynomial.legendre.leggauss(-(-classes // 2))
     return (nodes + 1) / 2, weights / 2

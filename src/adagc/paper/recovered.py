@@ -18,7 +18,10 @@ def draw(quality: Quality, stem: Path) -> tuple[Path, Path]:
     if stem.suffix.lower() in (".pdf", ".png"):
         stem = stem.with_suffix("")
     made, (axes,) = figure()
-    lines = (("precision", quality.precisions), ("recall", quality.recalls))
+    lines = (
+        ("precision: right ones among the recovered", quality.precisions),
+        ("recall: recovered ones among the missing", quality.recalls),
+    )
     for number, (name, values) in enumerate(lines):
         shown = [np.nan if value is None else 100 * value for value in values]
         axes.plot(
@@ -30,7 +33,8 @@ def draw(quality: Quality, stem: Path) -> tuple[Path, Path]:
             marker=MARKERS[number],
         )
     axes.set_xlabel("confidence at least (%)")
-    axes.set_ylabel("of recovered labels (%)")
+    axes.set_ylabel("share of labels (%)")
+    axes.set_xlim(0, 100)
     axes.set_ylim(0, 102)
-    axes.legend(loc="lower left")
+    axes.legend(loc="lower left", fontsize="small")
     return save(made, stem)

@@ -100,10 +100,7 @@ class Evidence:
         """Describe the scores, with the exponent that explains the observed labels best."""
         import torch
 
-        labels = (observed > 0).astype(np.float64)
-        rows = labels.any(axis=1)
-        shares = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
-        exponent = fit_exponent(shares, logs_of(probabilities[rows]))
+        exponent = exponent_of(probabilities, observed)
         logs, spread = described(probabilities, exponent)
         known = np.stack([logs, np.broadcast_to(spread, logs.shape), np.ones_like(logs)], axis=2)
         seen = np.sign(observed).astype(np.int8)
@@ -136,6 +133,14 @@ class Evidence:
 
         optimiser.step(cost)  # type: ignore[no-untyped-call]
         return numbers.detach()
+
+
+def exponent_of(probabilities: Floats, observed: NDArray[Any]) -> float:
+    """a, with which shares of the scores explain the observed labels best."""
+    labels = (observed > 0).astype(np.float64)
+    rows = labels.any(axis=1)
+    shares = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
+    return float(fit_exponent(shares, logs_of(probabilities[rows])))
 
 
 def enough(observed: NDArray[Any]) -> slice | NDArray[np.int64]:

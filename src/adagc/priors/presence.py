@@ -6,9 +6,24 @@ or nearly so. Here both are weighed:
 
     logit P(c is present | x) = κ logit p_c + α log q_c + γ log Σ_j r_j² + β + δ_c
 
-with q and r as there, and a level δ_c of every class as in `adagc.priors.levels`. Before anything
-is observed the network is believed to be right, κ = 1 and all others 0; the observed labels of
-images that it was not trained on say how far that holds, by the likelihood of the random annotator.
+with q and r as there, and a level δ_c of every class as in `adagc.priors.levels`. The observed
+labels of images that the network was not trained on say what these numbers are, by the likelihood
+of the random annotator given that the image shows something: it has a label, so it does
+(`adagc.priors.explained`). Without this condition presence comes out too high, by a tenth and more
+where many images could show nothing.
+
+Given the condition, labels say little about the level: that every image shows one class and that
+it shows all that are probable explain them nearly as well. So what is believed before anything is
+observed has to say more than "anything":
+
+- The network is right, κ = 1, α = γ = 0, and it is hardly more than twice as sure as it should be
+  (κ, α: deviations of 0.5). How much the number of classes in an image matters is known less well
+  (γ: 2), and the level β not at all: scores of many methods are far too low.
+- Images without any of the classes are rare, as if 20 had been drawn without looking for a label
+  and each had shown something: an exponential distribution of their share with a mean of 5 %.
+
+Both are worth little beside some thousands of labels. There may still be several optima. The one
+that is taken is the highest: the way to it starts where the likelihood without the condition leads.
 
 What was observed of an image itself counts too: a class that was not drawn is a little less
 probable (`adagc.losses.random_posterior`), and one that was is certain.
@@ -20,21 +35,23 @@ probabilities that other numbers mean which explain the labels nearly as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adagc.priors.calibration import Evidence, Floats, described, enough
+from adagc.priors.calibration import Floats, described, enough, exponent_of
 from adagc.priors.checks import checked
+from adagc.priors.explained import Labels, Local, lowest
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-_SHARED = 4  # κ, α, γ and β, before the levels of the classes
-_BELIEF = 0.01  # in the shared numbers, worth a fraction of a label
+# κ, α, γ and β, before the levels of the classes: what they are believed to be, and how far off.
+_USUAL, _SPREAD = (1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 2.0, 10.0)
+_SHARED = len(_USUAL)
+_LEVEL = 1.0
+_BLIND = 20  # images
 _EDGE = 1e-6  # probabilities of 0 and 1 have no logit
 # Of fewer entries no share can be told; and observed labels may be fewer than expected by so many
 # standard deviations, as happens to one in ten calibrations that are right.
@@ -90,33 +107,35 @@ class Presence:
             observed: (N, C) labels of these images: +1, 0, -1; without them nothing is known of
                 the images but how they look.
         """
-        scores = np.asarray(probabilities, dtype=np.float64)
-        return self._given(scores, observed, self.numbers)
+        features = self._described(probabilities)
+        return self._given(features, _seen(features, observed), self.numbers)
 
     def draws(
         self, probabilities: ArrayLike, observed: ArrayLike | None, count: int, *, seed: int = 0
     ) -> Iterator[Floats]:
         """The same for other numbers, drawn by how well they explain the labels."""
-        scores = np.asarray(probabilities, dtype=np.float64)
+        features = self._described(probabilities)
+        seen = _seen(features, observed)
         rng = np.random.default_rng(seed)
         for _ in range(count):
             drawn = self.numbers + self.root @ rng.standard_normal(len(self.numbers))
-            yield self._given(scores, observed, drawn)
+            yield self._given(features, seen, drawn)
 
-    def _given(self, scores: Floats, observed: ArrayLike | None, numbers: Floats) -> Floats:
+    def _described(self, probabilities: ArrayLike) -> Floats:
+        return _features(np.asarray(probabilities, dtype=np.float64), self.exponent)
+
+    def _given(self, features: Floats, seen: NDArray[np.int8], numbers: Floats) -> Floats:
         import torch
 
         from adagc.losses import random_posterior
 
-        seen = np.zeros(scores.shape, np.int8) if observed is None else np.asarray(observed)
-        values = np.empty(scores.shape)
+        values = np.empty(seen.shape)
         with torch.no_grad():
-            for start in range(0, len(scores), _ROWS):
+            for start in range(0, len(seen), _ROWS):
                 part = slice(start, start + _ROWS)
-                logits = _features(scores[part], self.exponent) @ numbers[:_SHARED]
-                z = torch.from_numpy(logits + numbers[_SHARED:])
-                labels = torch.from_numpy(np.sign(seen[part]).astype(np.int8))
-                values[part] = random_posterior(z, labels).sigmoid().numpy()
+                z = torch.from_numpy(features[part] @ numbers[:_SHARED] + numbers[_SHARED:])
+                known = torch.from_numpy(seen[part])
+                values[part] = random_posterior(z, known).sigmoid().numpy()
         return values
 
 
@@ -132,49 +151,55 @@ def fit_presence(probabilities: ArrayLike, observed: ArrayLike) -> Presence:
     """
     import torch
 
-    from adagc.losses import random_annotator, random_likelihood
+    from adagc.losses import anything_present, random_annotator
 
     scores, seen = checked(probabilities, observed)
     rows = enough(seen)
     scores, seen = scores[rows], seen[rows]
-    evidence = Evidence.of(scores, seen)
-    features = torch.from_numpy(_features(scores, evidence.exponent))
-    start = torch.zeros(_SHARED + scores.shape[1], dtype=torch.float64)
-    start[0] = 1.0
+    exponent = exponent_of(scores, seen)
+    known = Labels(_features(scores, exponent), np.sign(seen).astype(np.int8))
+    start = np.array([*_USUAL, *[0.0] * scores.shape[1]])
+    weights = np.array([*_SPREAD, *[_LEVEL] * scores.shape[1]]) ** -2.0
 
-    def logits(numbers: Tensor) -> Tensor:
-        return features @ numbers[:_SHARED] + numbers[_SHARED:]
-
-    def belief(numbers: Tensor) -> Tensor:
-        moved = (numbers - start).square()
-        return _BELIEF * moved[:_SHARED].sum() / 2 + moved[_SHARED:].sum() / 2
-
-    def cost(numbers: Tensor) -> Tensor:
-        return belief(numbers) - random_likelihood(logits(numbers), evidence.observed).sum()
-
-    found = evidence.most_probable(logits, belief, start)
-    root = _root(cost, found)
-    with torch.no_grad():
-        z = logits(found)
-        values, expected = z.sigmoid().numpy(), random_annotator(z).exp().numpy()
     labelled = (seen > 0).any(axis=1)
+
+    def cost(numbers: Floats, blind: float = _BLIND) -> Local:
+        """Minus the logarithm of how probable numbers and labels are."""
+        found, off = known.at(numbers, blind), numbers - start
+        return Local(
+            float(weights @ off**2) / 2 - found.value,
+            weights * off - found.slope,
+            np.diag(weights) - found.curvature,
+        )
+
+    # Without the condition, as if all images had been drawn blindly, the level is too high. From
+    # there the way leads to the highest of the optima with the condition.
+    above, _ = lowest(partial(cost, blind=float(labelled.sum())), start, weights.min())
+    numbers, curvature = lowest(cost, above, weights.min())
+    z = torch.from_numpy(known.features[labelled] @ numbers[:_SHARED] + numbers[_SHARED:])
+    share = anything_present(z).exp()[:, None]  # these images show something
+    values, expected = (z.sigmoid() / share).numpy(), (random_annotator(z).exp() / share).numpy()
     labels = (seen[labelled] > 0).astype(np.float64)
     labels /= labels.sum(axis=1, keepdims=True)  # an annotator draws one
-    flat = np.stack([one.ravel() for one in (values[labelled], expected[labelled], labels)])
+    flat = np.stack([one.ravel() for one in (values, expected, labels)])
     flat = flat[:, np.argsort(-flat[0], kind="stable")]
     flat[1:] = np.cumsum(flat[1:], axis=1)
-    return Presence(evidence.exponent, found.numpy(), root, int(labelled.sum()), flat)
+    root = _root(curvature, weights.min())
+    return Presence(exponent, numbers, root, int(labelled.sum()), flat)
 
 
-def _root(cost: Callable[[Tensor], Tensor], numbers: Tensor) -> Floats:
+def _root(curvature: Floats, least: float) -> Floats:
     """A root of the covariance of numbers that are where the cost is lowest."""
-    from torch.autograd.functional import hessian
-
-    curvature = hessian(cost, numbers).numpy()  # type: ignore[no-untyped-call]
     values, vectors = np.linalg.eigh(curvature)
-    # The belief has at least this curvature; what rounding makes of it may be lower.
-    root: Floats = vectors / np.sqrt(np.maximum(values, _BELIEF))
+    root: Floats = vectors / np.sqrt(np.maximum(values, least))
     return root
+
+
+def _seen(features: Floats, observed: ArrayLike | None) -> NDArray[np.int8]:
+    """(N, C) +1, 0, -1; all 0 if nothing was observed."""
+    if observed is None:
+        return np.zeros(features.shape[:2], np.int8)
+    return np.sign(np.asarray(observed)).astype(np.int8)
 
 
 def _features(scores: Floats, exponent: float) -> Floats:

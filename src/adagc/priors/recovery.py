@@ -25,7 +25,7 @@ PRECISION = 0.8  # wanted share of recovered labels that are right
 ABSENCE = 0.95  # wanted share of labels called absent that are
 _SURE = 0.9  # share of calibrations for which it must hold
 _DRAWS = 40
-_IMAGES = 500  # more say hardly more about an expected share
+_IMAGES = 300  # more say hardly more about an expected share
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,12 @@ def recovered_section(record: Record) -> str:
     pairs = [("Images", esc(f"{made.images:,} ({samples})"))]
     pairs += [(name.capitalize(), f"{count:,}") for name, count in made.counts.items()]
     parts = [facts(pairs)]
+    notes = "".join(f'<p class="small">{esc(note)}</p>' for note in made.notes)
     if made.quality is not None:
-        parts.append(_chart(made.quality))
-        parts.append(f'<p class="small">{esc(_sentence(made.quality))}</p>')
-    parts += [f'<p class="small">{esc(note)}</p>' for note in made.notes]
+        beside = f"<div><p>{esc(_sentence(made.quality))}</p>{notes}</div>"
+        parts.append(f'<div class="split">{_chart(made.quality)}{beside}</div>')
+    else:
+        parts.append(notes)
     lead = f"Labels as adagc complete has completed them last. Decided by: {esc(made.rule)}."
     return section("completed", "Completed labels", *parts, lead=lead)
 
@@ -36,7 +38,7 @@ def _chart(quality: Quality) -> str:
         quality.confidence,
         drawn,
         title="Recovered labels by confidence, %",
-        caption="of labels that were not observed and are at least so probable",
+        caption="if all labels were recovered that are at least so probable",
         limit=100,
         axis="confidence",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +97,23 @@ def rows_of_split(run: Run, collection: Collection, split: str) -> NDArray[np.in
     Raises AdagcError if there is no such split, or if images of it are missing.
     """
     lines = _recorded(run)
+    return _rows_of(run, lines, collection, split)
+
+
+def recorded_rows(run: Run, collection: Collection) -> dict[str, NDArray[np.int64]]:
+    """The rows of all images that the run recorded, by split: train, val and test.
+
+    Raises AdagcError if images are missing.
+    """
+    lines = _recorded(run)
+    there = {part for _, part in lines}
+    parts = [part for part in dict.fromkeys(PARTS.values()) if part in there]
+    return {part: _rows_of(run, lines, collection, part) for part in parts}
+
+
+def _rows_of(
+    run: Run, lines: Sequence[tuple[str, str]], collection: Collection, split: str
+) -> NDArray[np.int64]:
     names = [name for name, part in lines if part == split]
     if not names:
         parts = dict.fromkeys(part for _, part in lines)

@@ -58,8 +58,9 @@ class Settings(_Part):
         batch_size: Images in one step of the optimiser.
         device_batch: Images that a device holds at once, if the batch is too large for its memory:
             the batch then goes through the network in parts of about this size, for the same loss
-            and step. It takes about a third more time. Batch normalisation uses each part's own
-            statistics; for all other layers the result is that of the whole batch.
+            and step. A step takes a third more time, with small parts up to twice as much. Batch
+            normalisation uses each part's own statistics; for all other layers the result is that
+            of the whole batch.
         optimiser: Rule by which a step changes the weights. Adam is that of most methods; the
             originals of MIME use adamax, LAC adamw, RCML sgd (momentum 0.9).
         learning_rate: Learning rate of the optimiser.
