@@ -78,7 +78,7 @@ def rates(folder: Path, scene: Path) -> tuple[np.ndarray, np.ndarray]:
     from adagc.prediction.inputs import Reading, open_input
     from adagc.prediction.journal import MemoryRecords
     from adagc.prediction.models import RunModel, batch_of
-    from adagc.prediction.work import perform
+    from adagc.prediction.work import Work, perform
 
     model = RunModel(folder, threads=1)
     batch = batch_of(model, None)
@@ -95,7 +95,7 @@ def rates(folder: Path, scene: Path) -> tuple[np.ndarray, np.ndarray]:
     windowed = memory = np.zeros(2)
     for _ in range(ROUNDS):  # in turns, as other programs may slow down both
         began = clocks()
-        perform(model, source, MemoryRecords(), batch=batch, place=None)
+        perform(Work(source, model.probabilities, len(CLASSES), batch), MemoryRecords())
         windowed = np.maximum(windowed, len(patches) / (clocks() - began))
         began = clocks()
         for start in range(0, len(patches), batch):
@@ -121,7 +121,7 @@ def predict_all(scene: Path, folder: str, out: Path) -> None:
     from adagc.prediction.maps import write_map
     from adagc.prediction.models import batch_of
     from adagc.prediction.shared import Journals
-    from adagc.prediction.work import perform, sizes
+    from adagc.prediction.work import Work, perform
 
     began = time.perf_counter()
     if folder == "means":
@@ -129,8 +129,9 @@ def predict_all(scene: Path, folder: str, out: Path) -> None:
         reading = Reading(batch=batch_of(model, None))
         opened = open_input(scene, model, reading, mapped=True)
         assert opened.scene is not None
-        journals = Journals(out, bytes(32), sizes(opened.source, len(CLASSES)))
-        perform(model, opened.source, journals, batch=reading.batch, place=None)
+        work = Work(opened.source, model.probabilities, len(CLASSES), reading.batch)
+        journals = Journals(out, bytes(32), work.sizes)
+        perform(work, journals)
         limits = choose("half", CLASSES, model.thresholds.tolist())
         count = write_map(out, opened.scene, journals, CLASSES, limits).windows
         journals.remove()
