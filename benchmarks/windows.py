@@ -7,8 +7,8 @@ network on the same patches in memory, in turns, and the same per second of CPU:
 the file ahead of the network, which takes CPU but on two cores hardly any time. What decoding takes
 is told apart, as no program that reads this file does without it. Then the largest memory of a
 process that predicts a scene of side x side x 14 values in a sparse file, once with a stand-in for
-a network, which costs nothing, and once with a small network. Exits with 1 if windows come at less than 90 % of the rate,
-or if a process takes more than 2 GB.
+a network, which costs nothing, and once with a small network. Exits with 1 if windows come at less
+than 90 % of the rate, or if a process takes more than 2 GB.
 """
 
 from __future__ import annotations
@@ -174,9 +174,7 @@ def main() -> int:
         print(f"from memory  {memory[0]:10.1f}  {memory[1]:14.1f}")
         print(f"ratio        {ratio[0]:10.2f}  {ratio[1]:14.2f}  (wanted: {WANTED:g} per second)")
         rest = 1 / (1 / windowed[1] - reading) / memory[1]
-        print(
-            f"of the CPU, {1e3 * reading:.2f} ms per window decode the file; without that {rest:.2f}"
-        )
+        print(f"{1e3 * reading:.2f} ms of CPU per window decode the file; without that {rest:.2f}")
         large = write_scene(place / "large.tif", options.side, sparse=True)
         small = save_network(place / "small", "test_resnet")
         for name, folder in (("a stand-in", "means"), ("test_resnet", str(small))):

@@ -238,10 +238,13 @@ def test_other_images_are_not_continued(many_photos, tmp_path, monkeypatch):
     out = tmp_path / "x.npy"
     monkeypatch.setattr(shared.Journals, "remove", shared.Journals.close)  # as if it was killed
     seen = []
-    monkeypatch.setattr(
-        embedding, "recorded",
-        lambda path, print_of, *rest: seen.append(print_of) or shared.recorded(path, print_of, *rest),
-    )  # fmt: skip
+    recorded = shared.recorded
+
+    def noting(path, fingerprint, *rest):
+        seen.append(fingerprint)
+        return recorded(path, fingerprint, *rest)
+
+    monkeypatch.setattr(embedding, "recorded", noting)
     first = embed(config, out)
     again = embed(config, out)
     np.testing.assert_array_equal(again.values, first.values)
