@@ -180,22 +180,6 @@ def test_embeddings_are_not_embedded_again(tmp_path, capsys):
 SLOW = Path(__file__).parent / "prediction" / "slow_predict.py"
 
 
-def start(pause: float, out: Path) -> subprocess.Popen:
-    words = ["--out", str(out), "--batch-size", "2", *NETWORK]
-    photos = str(out.parent / "photos")
-    command = [sys.executable, str(SLOW), str(pause), "embed", photos, *words]
-    return subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-
-
-def finish(process) -> str:
-    errors = process.communicate(timeout=300)[1]
-    assert process.returncode == 0, errors
-    return errors
-
-
 @pytest.fixture
 def many_photos(photos):
     for i in range(10, 40):
@@ -203,21 +187,25 @@ def many_photos(photos):
     return photos
 
 
-def test_a_killed_command_continues(many_photos, tmp_path):
+def test_a_killed_command_continues(many_photos, tmp_path, capsys):
     whole, out = tmp_path / "whole.npy", tmp_path / "out.npy"
-    finish(start(0, whole))
-    process = start(0.5, out)
+    words = ["embed", str(many_photos), "--batch-size", "2", *NETWORK, "--out"]
+    assert main([*words, str(whole)]) == 0
+    process = subprocess.Popen(
+        [sys.executable, str(SLOW), "0.5", *words, str(out)],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
     journal = tmp_path / "out.npy.progress"
-    for _ in range(2400):
-        if journal.exists() and journal.read_bytes().count(MARK) >= 2:
-            break
+    while not (journal.exists() and journal.read_bytes().count(MARK) >= 2):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert not out.exists()
-    errors = finish(start(0, out))
+    capsys.readouterr()
+    assert main([*words, str(out)]) == 0
+    errors = capsys.readouterr().err
     assert "continued: " in errors
     assert "of 5 blocks are done" in errors
     assert out.read_bytes() == whole.read_bytes()
