@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,3 +175,80 @@ def test_embeddings_are_not_embedded_again(tmp_path, capsys):
     words = ["embed", str(tmp_path / "x.npy"), "--data", "array", "--out", str(tmp_path / "y.npy")]
     assert main([*words, *NETWORK]) == 2
     assert "embeddings already" in capsys.readouterr().err
+
+
+SLOW = Path(__file__).parent / "prediction" / "slow_predict.py"
+
+
+@pytest.fixture
+def many_photos(photos):
+    for i in range(10, 40):
+        picture(photos / "c" / f"{i:02d}.png", side=(32, 32), seed=i)
+    return photos
+
+
+def test_a_killed_command_continues(many_photos, tmp_path, capsys):
+    whole, out = tmp_path / "whole.npy", tmp_path / "out.npy"
+    words = ["embed", str(many_photos), "--batch-size", "2", *NETWORK, "--out"]
+    assert main([*words, str(whole)]) == 0
+    process = subprocess.Popen(
+        [sys.executable, str(SLOW), "0.5", *words, str(out)],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    journal = tmp_path / "out.npy.progress"
+    while not (journal.exists() and journal.read_bytes().count(MARK) >= 2):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not out.exists()
+    capsys.readouterr()
+    assert main([*words, str(out)]) == 0
+    errors = capsys.readouterr().err
+    assert "continued: " in errors
+    assert "of 5 blocks are done" in errors
+    assert out.read_bytes() == whole.read_bytes()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"photos", "cache", *(f"{x}{y}" for x in ("whole", "out") for y in ENDS)}
+
+
+MARK = np.array([0x61646167], dtype="<u4").tobytes()  # of a block that is written
+ENDS = (".npy", ".names.txt")
+
+
+def test_other_images_are_not_continued(many_photos, tmp_path, monkeypatch):
+    """A journal of other images, weights or settings is not used."""
+    from adagc import embedding
+    from adagc.prediction import shared
+
+    config = RunConfig(root=str(many_photos), backbone="test_resnet", weights="none", batch_size=2)
+    out = tmp_path / "x.npy"
+    monkeypatch.setattr(shared.Journals, "remove", shared.Journals.close)  # as if it was killed
+    seen = []
+    recorded = shared.recorded
+
+    def noting(path, fingerprint, *rest):
+        seen.append(fingerprint)
+        return recorded(path, fingerprint, *rest)
+
+    monkeypatch.setattr(embedding, "recorded", noting)
+    first = embed(config, out)
+    again = embed(config, out)
+    np.testing.assert_array_equal(again.values, first.values)
+    picture(many_photos / "c" / "10.png", side=(32, 32), seed=99)
+    changed = embed(config, out)
+    row = changed.names.index("c/10")
+    assert not np.allclose(changed.values[row], first.values[row])
+    embed(RunConfig(**{**config.to_dict(), "seed": 1}), out)
+    assert len(set(seen)) == 3
+    assert seen[0] == seen[1]
+
+
+def test_in_memory_and_as_a_table(photos):
+    config = RunConfig(root=str(photos), backbone="test_resnet", weights="none")
+    found = embed(config)
+    assert repr(found) == "Embeddings(10 images, 96 numbers each, by test_resnet)"
+    table = found.table()
+    assert list(table["id"]) == names_of(photos)
+    assert table["embedding"].shape == found.values.shape

@@ -12,27 +12,34 @@ from adagc._version import __version__
 
 if TYPE_CHECKING:
     from adagc.completion import complete
-    from adagc.datasets import open_collection
+    from adagc.datasets import collect, open_collection
     from adagc.datasets.collection import Collection
     from adagc.deploy import ExportedModel, export
+    from adagc.embedding import embed
     from adagc.errors import AdagcError
     from adagc.estimator import SinglePositiveClassifier
     from adagc.labels import LabelTable, flip_rates, read_labels, write_labels
-    from adagc.methods import registry
+    from adagc.methods import Method, registry
     from adagc.metrics import score
     from adagc.models import load_model
     from adagc.prediction import predict
     from adagc.training.config import RunConfig
-    from adagc.training.experiment import train
+    from adagc.training.experiment import evaluate, train
+    from adagc.training.runs import Run
 
 _HOMES = {
     "AdagcError": "adagc.errors",
     "Collection": "adagc.datasets",
     "ExportedModel": "adagc.deploy",
     "LabelTable": "adagc.labels",
+    "Method": "adagc.methods",
+    "Run": "adagc.training.runs",
     "RunConfig": "adagc.training.config",
     "SinglePositiveClassifier": "adagc.estimator",
+    "collect": "adagc.datasets",
     "complete": "adagc.completion",
+    "embed": "adagc.embedding",
+    "evaluate": "adagc.training.experiment",
     "export": "adagc.deploy",
     "flip_rates": "adagc.labels",
     "load_model": "adagc.models",
@@ -61,10 +68,15 @@ __all__ = [
     "Collection",
     "ExportedModel",
     "LabelTable",
+    "Method",
+    "Run",
     "RunConfig",
     "SinglePositiveClassifier",
     "__version__",
+    "collect",
     "complete",
+    "embed",
+    "evaluate",
     "export",
     "flip_rates",
     "load_model",

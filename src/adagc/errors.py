@@ -14,7 +14,16 @@ from collections.abc import Iterable
 
 
 class AdagcError(Exception):
-    """The base of all errors that a user can correct: bad input or a failed job, exit code 1."""
+    """The base of all errors that a user can correct: bad input or a failed job, exit code 1.
+
+    Example:
+        >>> from adagc import AdagcError, Run
+        >>> try:
+        ...     Run.open("nowhere")
+        ... except AdagcError as error:
+        ...     print(error)
+        nowhere does not exist: give the folder of a run
+    """
 
     exit_code = 1
 

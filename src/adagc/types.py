@@ -116,7 +116,7 @@ class Verdict(Enum):
     STOP = "stop"  # train no further: what was asked for is known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PerClass:
     """Metrics of every class, arrays of length C; `average_precision` is NaN without a positive."""
 
@@ -127,6 +127,14 @@ class PerClass:
     support: NDArray[np.int64]  # true positives in the data
     predicted: NDArray[np.int64]  # positives at the threshold
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PerClass):
+            return NotImplemented
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have none
+
     def to_dict(self) -> dict[str, list[float | int | None]]:
         """Plain lists for JSON, NaN as None."""
         return {
@@ -135,7 +143,7 @@ class PerClass:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """The seven metrics of the paper as fractions (coverage: a count of labels), and others.
 
@@ -151,6 +159,10 @@ class Scores:
     mean_recall: float
     per_class: PerClass
     extra: Mapping[str, float] = field(default_factory=dict)  # of registered metrics, by key
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name}={value:.4g}" for name, value in self.summary().items())
+        return f"Scores({numbers}; {len(self.per_class.support)} classes)"
 
     def __getitem__(self, key: str) -> float:
         return self.summary()[key]

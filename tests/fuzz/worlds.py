@@ -162,7 +162,7 @@ def config_file(draw: Callable, flawed: bool) -> bytes:
 def array_file(draw: Callable, flawed: bool) -> bytes:
     """Embeddings or images in one array; with flaws also arrays of things that are no numbers."""
     odd = [(COUNT,), (0, 4), (COUNT, 0), (2, 2, 2)] if flawed else []
-    shape = draw(st.sampled_from([(COUNT, 5), (COUNT, 3, 8, 8), *odd]))
+    shape = draw(st.sampled_from([(COUNT, 6), (COUNT, 3, 8, 8), *odd]))
     dtype = draw(st.sampled_from([np.float32, np.uint8, *([bool, complex] if flawed else [])]))
     values = (np.random.default_rng(0).random(shape) * 9).astype(dtype)
     if values.size and flawed and dtype == np.float32 and draw(st.booleans()):
@@ -427,6 +427,41 @@ def _complete(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     return line
 
 
+def _export(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    """Mostly without ONNX, which takes a second."""
+    where = draw(st.sampled_from(["run"] * 6 + ["photos", "missing"] * flawed))
+    outs = ["model", *["photos", "labels.csv", "empty", "labels.csv/x", "run"] * flawed]
+    formats = [["torch"], ["onnx"], *[["timm"], ["torch", "tim"], [""]] * flawed]
+    line = [where, "--out", draw(st.sampled_from(outs))]
+    line += ["--formats", *draw(st.sampled_from(formats))]
+    more = [[], ["--json"], *[["--for", "deepness"], ["--overwrite"]] * flawed]
+    return line + draw(st.sampled_from(more))
+
+
+def _embed(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    given = draw(PLACE) if flawed else "photos"
+    outs = [
+        "new.npy",
+        "new.npz",
+        *["new.parquet", "new.txt", "photos", "labels.csv/x.npy"] * flawed,
+    ]
+    line = [given, "--out", draw(st.sampled_from(outs)), "--backbone", SMALLEST, "--size", "8"]
+    more = [[], ["--json"], ["--batch-size", "4"], ["--dtype", "float16"]]
+    if flawed:
+        more += [["--bands", "r"], ["--nodata", "x"], ["--data", "array"], ["--batch-size", "0"]]
+        more += [["--skip-unreadable", "true"], ["--backbone", "nosuch"], ["--force"]]
+    weights = draw(st.sampled_from(["none"] * 4 + ["auto", "labels.csv"] * flawed))
+    return [*line, "--weights", weights, *draw(st.sampled_from(more))]
+
+
+def _budget(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    """Lines that are refused or only plan, because the runs of any sound one take minutes."""
+    scenarios = ["demo-random", *["config.yaml", "photos", "nosuch", "labels.csv"] * flawed]
+    line = [draw(st.sampled_from(scenarios)), "--dry-run", "--out", draw(PLACE) if flawed else "r"]
+    more = [[], *[["--cost", "0"], ["--shares", "2"], ["--seeds", "x"]] * flawed]
+    return line + draw(st.sampled_from(more))
+
+
 _LINES: dict[str, Callable[..., list[str]]] = {
     "train": _train,
     "inspect": _inspect,
@@ -437,6 +472,9 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "priors": _on_run(["--json"]),
     "predict": _predict,
     "complete": _complete,
+    "export": _export,
+    "embed": _embed,
+    "budget": _budget,
     "tables": _tables,
     "tune": _tune,
     "ablate": lambda draw, flawed, on_array: [

@@ -11,7 +11,7 @@ from adagc.windows.grid import share
 
 PAUSE = float(sys.argv[1])
 inputs.share = lambda *a, **k: share(*a, **{**k, "across": False, "most": 3 * 16 * 16})
-quick = work.predict_block
+quick = work.compute_block
 
 
 def slow(*words):
@@ -20,7 +20,7 @@ def slow(*words):
     return result
 
 
-work.predict_block = slow
+work.compute_block = slow
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[2:]))

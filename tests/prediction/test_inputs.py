@@ -188,3 +188,61 @@ def test_one_line_for_what_cannot_be_predicted(tmp_path, colours, capsys):
     words = ["predict", str(colours), str(tmp_path), "--out", str(tmp_path / "x.shp")]
     assert main(words) == 2
     assert "'.shp' cannot be written" in capsys.readouterr().err
+
+
+def test_footprints_of_a_folder_are_kept(tmp_path, model):
+    for package in ("rasterio", "geopandas", "pyarrow", "pyogrio"):
+        pytest.importorskip(package, reason=f"needs {package}")
+    import geopandas
+    from rasterio.transform import from_origin
+
+    (tmp_path / "files").mkdir()
+    values = planted(8, 8, (0, 0, 0, 8, 8))
+    write_scene(tmp_path / "files" / "a.tif", values)
+    write_scene(tmp_path / "files" / "c.tif", planted(8, 8, (1, 0, 0, 8, 8)), crs=None)
+    write_scene(tmp_path / "files" / "d.tif", np.full_like(values, np.nan))  # is left out
+    write_scene(tmp_path / "files" / "b.tif", planted(8, 8, (2, 0, 0, 8, 8)))
+    import rasterio
+
+    with rasterio.open(tmp_path / "files" / "b.tif", "r+") as file:
+        file.transform = from_origin(400_080, 5_000_000, 10, 10)
+    found = predict(model, tmp_path / "files", tmp_path / "rows.parquet")
+    assert (found.names, found.without) == (("a", "b", "c"), 1)
+    for frame in (geopandas.read_parquet(tmp_path / "rows.parquet"), found.table().frame()):
+        assert frame.crs.to_epsg() == 32633
+        bounds = [None if shape is None else shape.bounds for shape in frame.geometry]
+        top = 5_000_000
+        assert bounds == [
+            (400_000, top - 80, 400_080, top), (400_080, top - 80, 400_160, top), None,
+        ]  # fmt: skip
+        assert list(frame["labels"]) == ["field", "road", "water"]
+    (tmp_path / "files" / "c.tif").unlink()
+    predict(model, tmp_path / "files", tmp_path / "rows.geojson")
+    assert len(geopandas.read_file(tmp_path / "rows.geojson")) == 2
+    predict(model, tmp_path / "files" / "a.tif", tmp_path / "one.gpkg", windows="never")
+    assert geopandas.read_file(tmp_path / "one.gpkg").crs.to_epsg() == 32633
+
+
+def test_rows_of_an_embedding_product_keep_their_places(tmp_path):
+    for package in ("geopandas", "pyarrow"):
+        pytest.importorskip(package, reason=f"needs {package}")
+    import geopandas
+
+    from adagc.tables import Table, write
+    from scripted import train_scripted
+
+    run = train_scripted(tmp_path / "run")
+    values = np.random.default_rng(0).random((5, 6)).astype(np.float32)
+    ring = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)], dtype="<f8")
+    from adagc.images.footprint import polygon
+
+    places = [polygon(tuple((x + i, y) for x, y in ring[:4])) for i in range(5)]
+    columns = {"id": [f"tile{i}" for i in range(5)], "embedding": values}
+    write(tmp_path / "tiles.parquet", Table(columns, places, "EPSG:4326"))
+    found = predict(run.folder, tmp_path / "tiles.parquet", tmp_path / "rows.parquet")
+    np.testing.assert_allclose(
+        found.probabilities, predict(run.folder, values).probabilities, atol=1e-6
+    )
+    frame = geopandas.read_parquet(tmp_path / "rows.parquet")
+    assert list(frame["image"]) == columns["id"]
+    assert [shape.bounds[0] for shape in frame.geometry] == [0, 1, 2, 3, 4]

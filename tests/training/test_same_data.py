@@ -197,11 +197,11 @@ def test_large_data_is_compared_by_evenly_spaced_images(monkeypatch):
         images, "gather", lambda rows, of=images.gather: read.extend(rows.tolist()) or of(rows)
     )
     rows = np.arange(4, 64)
-    first = contents._images(images, rows)
+    first = contents.images_digest(images, rows)
     assert read == list(range(4, 64, 6))
-    assert contents._images(images, rows) == first
+    assert contents.images_digest(images, rows) == first
     assert len(read) == 10  # read once as long as the images are open
-    assert contents._images(images, rows[1:]) != first
+    assert contents.images_digest(images, rows[1:]) != first
 
 
 # -- a folder of images, and the report ------------------------------------------------------

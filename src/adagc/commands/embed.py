@@ -26,7 +26,8 @@ def embed(argv: list[str]) -> None:
         REQUIRED,
         "File to write: .parquet (with names, and with places if images are GeoTIFFs; train on it"
         " with --data geoparquet), .npz (with names) or .npy (names beside it); train on these two"
-        " with --data array.",
+        " with --data array. What is done is kept beside it until then, and the same command"
+        " continues after an interruption.",
     )
     for name in (*_DATA, *_NETWORK):
         parser.add(known[name])
@@ -51,8 +52,9 @@ def embed(argv: list[str]) -> None:
         raise UsageError(f"{out} exists: add --force to replace it, or choose another --out")
     quiet_start()
     given = {name: getattr(options, name) for name in (*_DATA, *_NETWORK)}
-    found = embedded(RunConfig(root=options.images, **given), dtype=options.dtype)
-    found.write(out)
+    found = embedded(RunConfig(root=options.images, **given), out, dtype=options.dtype)
+    if found is None:  # the first of several processes reports for all
+        return
     placed = 0 if found.geometry is None else sum(place is not None for place in found.geometry)
     count, width = found.values.shape
     if options.json:

@@ -69,6 +69,16 @@ def complete(
     No clean label is used. Where clean labels exist, `Completed.quality` says how good the
     recovered ones are.
 
+    Example:
+        >>> from adagc import RunConfig, complete, train
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=1,
+        ...                    backbone="test_resnet", weights="none")
+        >>> done = complete(train(config, "AN"))
+        >>> done.probability.shape, done.counts["observed"]  # an image has one observed label
+        ((36, 19), 36)
+        >>> done.table()["source"].shape
+        (684,)
+
     Args:
         run: A finished run, or its folder.
         part: Images of the run: "train", "val", "test" or "all"; by default those for training and

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.places import read_place, split_by_place
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError, UsageError
+from adagc.images.array import ArrayScenes
 from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable, MapFolder, locate, match, read_areas, read_labels
 from adagc.labels.files import read_column
@@ -166,10 +168,10 @@ def assemble(
 
 
 def collect(
-    images: SceneDataset,
+    images: SceneDataset | NDArray[Any],
     *,
-    labels: Path | LabelTable | None = None,
-    truth: Path | LabelTable | None = None,
+    labels: Path | str | LabelTable | NDArray[Any] | None = None,
+    truth: Path | str | LabelTable | NDArray[Any] | None = None,
     classes: Sequence[str] | None = None,
     split: Path | None = None,
     seed: int = 0,
@@ -180,10 +182,24 @@ def collect(
 ) -> Collection:
     """Make a data set that can be trained on from any images; labels are matched by image name.
 
+    Example:
+        >>> import numpy as np
+        >>> from adagc import RunConfig, collect, train
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 8)).astype(np.float32)  # embeddings; images: (N, bands, H, W)
+        >>> y = np.eye(3, dtype=int)[rng.integers(0, 3, 60)]  # one observed label of each
+        >>> data = collect(X, labels=y, classes=["field", "forest", "water"])
+        >>> data
+        Collection(60 rows of 8, 3 classes; train 48, val 12; observed labels)
+        >>> train(RunConfig(epochs=2), "AN", collection=data)
+        Run(in memory: AN, 2 epochs)
+
     Args:
-        images: The images: `ArrayScenes`, or a `SceneDataset` of your own.
-        labels: Table or file of observed labels.
-        truth: Table or file of complete labels, for the images that test at least.
+        images: The images: an array (N, bands, height, width), or (N, D) of embeddings, or a
+            `SceneDataset`.
+        labels: Observed labels: a table, a file, or a matrix (N, C) in the order of an array:
+            +1 seen, 0 not known, -1 seen to be absent.
+        truth: Complete labels in one of these forms, for the images that test at least.
         classes: Names and order of the classes; None means those of `truth`, else of `labels`.
         split: CSV file with the columns `image,split`; None means a random split in which each
             part gets the same share of every observed label.
@@ -193,13 +209,18 @@ def collect(
             labels are known. Images with complete labels but no observed one always test.
         split_by_place: Side of blocks in metres, or "tile": images in one block are in one part.
         description: One line for reports.
+
+    Raises:
+        DataError: If labels do not fit the images.
     """
+    if isinstance(images, np.ndarray):
+        images = ArrayScenes(images)
     return assemble(
         images,
         places=[""] * len(images),
         rule=SplitRule(split, seed, val_share, test_share),
-        labels=labels,
-        truth=truth,
+        labels=_given(labels, images, classes, "labels"),
+        truth=_given(truth, images, classes, "truth"),
         classes=classes,
         description=description,
     )
@@ -214,6 +235,31 @@ def _names(
     if clean is not None:
         return clean.classes
     return () if maps is None else maps.classes
+
+
+def _given(
+    source: Path | str | LabelTable | NDArray[Any] | None,
+    images: SceneDataset,
+    classes: Sequence[str] | None,
+    what: str,
+) -> Path | LabelTable | None:
+    """A matrix as a table whose rows are called as the images; anything else as it is."""
+    if isinstance(source, str):
+        return Path(source)
+    if not isinstance(source, np.ndarray):
+        return source
+    if source.ndim != 2 or len(source) != len(images):
+        shape = " x ".join(map(str, source.shape))
+        raise DataError(
+            f"{what} is an array of {shape} for {len(images)} images: give one row per image and"
+            " one column per class"
+        )
+    names = tuple(classes) if classes else tuple(map(str, range(source.shape[1])))
+    if len(names) != source.shape[1]:
+        raise DataError(f"{what} has {source.shape[1]} columns for {len(names)} classes")
+    if not np.isin(source, (-1, 0, 1)).all():
+        raise DataError(f"{what} has other values than -1, 0 and 1: say what was seen by these")
+    return LabelTable(images.names, names, source.astype(np.int8))
 
 
 def _table(source: Path | LabelTable | None, classes: Sequence[str] | None) -> LabelTable | None:

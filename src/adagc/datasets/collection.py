@@ -12,12 +12,22 @@ from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Collection:
     """A data set that is ready to be used: images, their splits and their labels.
 
+    `adagc.collect` makes one of arrays, `adagc.open_collection` of files.
+
     `truth` and `areas` are used to simulate labels, for oracle curves and by `evaluate`. Code that
     trains or selects models is never given a Collection, so that it cannot see clean labels.
+
+    Example:
+        >>> from adagc import Collection, open_collection
+        >>> scenes: Collection = open_collection("synthetic", scenes=8, size=16)
+        >>> scenes
+        Collection(20 images of 14 x 16 x 16, 19 classes; train 8, val 4, test 8; clean labels)
+        >>> scenes.images.gather(scenes.splits["test"]).shape
+        (8, 14, 16, 16)
     """
 
     images: SceneDataset
@@ -42,6 +52,18 @@ class Collection:
             raise ValueError(
                 "observed labels and their values go together: use adagc.datasets.collect"
             )
+
+    def __repr__(self) -> str:
+        form = " x ".join(map(str, self.images.shape))
+        parts = ", ".join(f"{name} {len(rows)}" for name, rows in self.splits.items())
+        observed = "observed labels" if self.observed is not None else ""
+        clean = "clean labels" if self.truth is not None else ""
+        told = " and ".join(filter(None, (observed, clean))) or "no labels"
+        unit = "images" if self.images.is_image else "rows"
+        return (
+            f"Collection({len(self.images)} {unit} of {form}, {len(self.classes)} classes; {parts};"
+            f" {told})"
+        )
 
     def has_truth(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these rows have clean labels, (len(rows),).

@@ -209,6 +209,12 @@ def find(name: str) -> DataSet:
 def open_collection(kind: str, root: Path | str | None = None, **options: Any) -> Collection:
     """Open a data set by its name.
 
+    Example:
+        >>> from adagc import open_collection
+        >>> scenes = open_collection("synthetic", scenes=8, size=16)
+        >>> scenes.images.bands[:3], scenes.classes[0]
+        (('VV', 'VH', 'B01'), 'Urban fabric')
+
     Args:
         kind: The word after --data; see `adagc datasets`.
         root: Folder or file of the data; None for data that is generated.

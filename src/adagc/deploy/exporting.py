@@ -65,6 +65,16 @@ def export(
     Every file is checked against our own network before anything is written. Raises AdagcError if
     one differs by more than 1e-5, if the run is not finished, or if a library is missing.
 
+    Example:
+        >>> import numpy as np
+        >>> from adagc import RunConfig, collect, export, train
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(40, 8)), np.eye(2)[np.arange(40) % 2]
+        >>> run = train(RunConfig(epochs=1), "AN", collection=collect(X, labels=y))
+        >>> done = export(run, "models/first", formats=["onnx"])
+        >>> sorted(done.sizes), done.differences["model.onnx"] < 1e-5
+        (['MODEL_CARD.md', 'model.onnx', 'model.stac.json'], True)
+
     Args:
         run: The run, or its folder.
         out: Folder to write, created if need be. An earlier export in it is replaced.
@@ -74,7 +84,7 @@ def export(
         program: Write a file for this program, too: "deepness", the plug-in of QGIS.
         overwrite: Write into a folder that holds other files, which stay.
     """
-    run = run if isinstance(run, Run) else Run.open(run)
+    run = Run.of(run)
     if not run.finished:
         raise AdagcError(f"{run} is not finished: adagc train --resume completes it")
     place = Path(out)

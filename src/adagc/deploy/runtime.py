@@ -28,6 +28,18 @@ class ExportedModel:
     It knows its classes, bands, size of images and thresholds. Objects can be sent to other
     processes, where the file is opened again.
 
+    Example:
+        >>> import numpy as np
+        >>> from adagc import ExportedModel, RunConfig, collect, export, train
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(40, 8)), np.eye(2)[np.arange(40) % 2]
+        >>> run = train(RunConfig(epochs=1), "AN", collection=collect(X, labels=y))
+        >>> done = export(run, "models/first", formats=["onnx"])
+        >>> model = ExportedModel("models/first")  # from here on no torch is needed
+        >>> found = model.probabilities(X)
+        >>> found.shape, model.decide(found).dtype
+        ((40, 2), dtype('bool'))
+
     Args:
         place: The file, or the folder that `adagc export` wrote.
         threads: Number of threads that one call may use; by default OMP_NUM_THREADS, or all cores.
@@ -43,7 +55,8 @@ class ExportedModel:
         self.facts = ModelFacts.from_metadata(metadata, str(self.path))
 
     def __repr__(self) -> str:
-        return f"ExportedModel({str(self.path)!r})"
+        form = " x ".join(map(str, self.shape))
+        return f"ExportedModel({str(self.path)!r}: {form} to {len(self.classes)} classes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.path, self.threads)

@@ -40,6 +40,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     Example:
         >>> import numpy as np
+        >>> from adagc import SinglePositiveClassifier
         >>> rng = np.random.default_rng(0)
         >>> present = rng.random((200, 3)) < 0.5
         >>> present[np.arange(200), rng.integers(0, 3, 200)] = True

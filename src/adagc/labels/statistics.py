@@ -102,6 +102,12 @@ class FlipRates:
 def flip_rates(truth: ArrayLike, observed: ArrayLike) -> FlipRates:
     """Compute which share of the true labels was not observed, for each class and over all.
 
+    Example:
+        >>> from adagc import flip_rates
+        >>> rates = flip_rates(truth=[[1, 1, 0], [1, 0, 1]], observed=[[1, 0, 0], [0, 0, 1]])
+        >>> rates.micro, rates.beta  # half of all true labels are missing
+        (0.5, array([0.5, 1. , 0. ]))
+
     Args:
         truth: (N, C) complete labels, boolean or 0 and 1.
         observed: (N, C) observed labels, of which only +1 counts.

@@ -23,13 +23,24 @@ Kind = Literal["single", "multi"]
 RESERVED = frozenset({"classes", "kind"})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelTable:
     """Labels of N images for C classes; they are checked when the table is made, and read-only.
 
     +1 means that the class is present. In a table of observed labels 0 means that it is not known
     whether the class is present, and -1 that it was seen to be absent; in a table of complete
     labels 0 means absent. A row of zeros is an image without a label.
+
+    Example:
+        >>> from adagc import LabelTable
+        >>> table = LabelTable(("a.tif", "b.tif"), ("forest", "water"), [[1, 0], [0, 1]], "single")
+        >>> table
+        LabelTable(2 images, 2 classes, one label each)
+        >>> table.counts
+        array([1, 1])
+        >>> table.rows_for(["b", "a"])  # in the order of the images, whatever their suffix
+        array([[0, 1],
+               [1, 0]], dtype=int8)
 
     Attributes:
         images: Name of each image in the label file, with or without folder and extension.
@@ -80,6 +91,10 @@ class LabelTable:
                     f"labels ({', '.join(names[:4])}) in a single-positive table; keep one of "
                     "them, or use the table as multi-label"
                 )
+
+    def __repr__(self) -> str:
+        many = "one label each" if self.kind == "single" else f"{int(self.counts.sum())} labels"
+        return f"LabelTable({len(self)} images, {len(self.classes)} classes, {many})"
 
     def __len__(self) -> int:
         return len(self.images)

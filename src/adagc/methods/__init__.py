@@ -97,7 +97,13 @@ def outlines() -> dict[str, type[Method]]:
 
 
 def registry() -> dict[str, type[Method]]:
-    """Title to class, in the order of the tables; imports all methods."""
+    """Title to class, in the order of the tables; imports all methods.
+
+    Example:
+        >>> from adagc import registry
+        >>> registry()["AdaGC"](weight=5.0).weight
+        5.0
+    """
     return {title: find(title) for title in titles()}
 
 

@@ -42,6 +42,28 @@ class Method(nn.Module, ABC):
     The constructor stores hyper-parameters (its signature is the configuration), `setup` builds
     what depends on data. Tensors registered as buffers, sub-modules and `get_extra_state` are the
     whole state that checkpoints store; anything else is lost when a run is resumed.
+
+    Example:
+        >>> from torch.nn.functional import softplus
+        >>> from adagc import Method, RunConfig, train
+        >>> from adagc.types import Losses
+        >>> class Observed(Method):
+        ...     '''Learn from observed labels, and count the others as absent with a weight.'''
+        ...
+        ...     title = "Observed"
+        ...
+        ...     def __init__(self, *, weight: float = 0.1) -> None:
+        ...         super().__init__()
+        ...         self.weight = weight
+        ...
+        ...     def loss(self, network, batch, progress):
+        ...         logits, seen = network(batch.images), batch.observed > 0
+        ...         each = softplus(-logits) * seen + self.weight * softplus(logits) * ~seen
+        ...         return Losses(each.sum(dim=1).mean())
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=1,
+        ...                    backbone="test_resnet", weights="none")
+        >>> train(config, Observed(weight=0.2)).settings.method
+        'Observed'
     """
 
     title: ClassVar[str]  # name that tables print

@@ -52,6 +52,7 @@ def score(
         UsageError: If `absent` is unknown, or `threshold` is neither one number nor one per class.
 
     Example:
+        >>> from adagc import score
         >>> result = score([[1, 0, 0], [0, 1, 1]], [[0.9, 0.2, 0.6], [0.1, 0.8, 0.4]])
         >>> result.mean_average_precision, result.coverage, result.ranking_loss
         (0.8333333333333334, 0.5, 0.0)

@@ -125,7 +125,25 @@ def read_description(folder: Place) -> ModelDescription:
 
 
 def load_model(folder: Place) -> Classifier:
-    """The network of a folder, in evaluation mode on the CPU; downloads nothing, runs no pickle."""
+    """The network of a folder, in evaluation mode on the CPU; downloads nothing, runs no pickle.
+
+    Example:
+        >>> import torch
+        >>> from adagc import RunConfig, load_model, train
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=1,
+        ...                    backbone="test_resnet", weights="none")
+        >>> run = train(config, "AN", "runs/first")
+        >>> network = load_model("runs/first")  # raw values in; `run.model()` is the same
+        >>> with torch.no_grad():
+        ...     network.probabilities(torch.zeros(2, 14, 16, 16)).shape
+        torch.Size([2, 19])
+
+    Args:
+        folder: The folder of a finished run, or the two files of a model by name.
+
+    Raises:
+        AdagcError: If there is no model, or its files are damaged or do not fit each other.
+    """
     described = read_description(folder)
     if isinstance(folder, MutableMapping):
         from safetensors.torch import load

@@ -18,6 +18,8 @@ from adagc.images.array import SUFFIXES, ArrayScenes, array_file, open_arrays
 from adagc.images.base import SceneDataset
 from adagc.images.cached import CachedScenes
 from adagc.images.decode import EXTENSIONS, TIFF, peek
+from adagc.images.footprint import footprints
+from adagc.images.parquet import ParquetScenes
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.cache import open_store
 from adagc.images.store.index import read_index
@@ -26,11 +28,12 @@ from adagc.prediction.bands import Chosen, choose
 from adagc.prediction.models import Model
 from adagc.prediction.scenes import SceneWindows
 from adagc.prediction.sources import ArrayRows, ImageFiles, Picture, Source, keeps_alpha
+from adagc.tables.reading import parquet_files
 from adagc.windows.grid import share
 from adagc.windows.scene import Scene
 
 Cut = Literal["auto", "always", "never"]
-Given = str | os.PathLike[str] | NDArray[Any]
+Input = str | os.PathLike[str] | NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +60,17 @@ class Opened:
     source: Source
     names: tuple[str, ...]  # of its rows; of a scene its own name alone
     scene: SceneWindows | None = None
+    # Where its rows are on earth, as well-known binary; None where no row has a place.
+    shapes: Sequence[bytes | None] | None = None
+    crs: str | None = None
+
+    @property
+    def placed(self) -> bool:
+        """Whether rows have places on earth."""
+        return self.scene is not None or self.shapes is not None
 
 
-def open_input(given: Given, model: Model, reading: Reading, *, mapped: bool = False) -> Opened:
+def open_input(given: Input, model: Model, reading: Reading, *, mapped: bool = False) -> Opened:
     """Open what is to be predicted, and check that it suits the model.
 
     Args:
@@ -95,13 +106,15 @@ def _open_rows(path: Path, model: Model, reading: Reading) -> Opened:
         names = image_names(store.files)
         images: SceneDataset = CachedScenes(store, names, reading.bands)
         return _rows(images, model, reading, _stamp(store.path))
+    if len(model.shape) == 1 and parquet_files(path):
+        return _rows(ParquetScenes(path, nodata=reading.nodata), model, reading, _stamp(path))
     if _is_array(path, model):
         images = open_arrays(path, bands=reading.bands, nodata=reading.nodata)
         return _rows(images, model, reading, _stamp(array_file(path) or path))
     if len(model.shape) != 3:
         raise DataError(
             f"the model takes embeddings of length {model.shape[0]}, and {path} holds images: give"
-            " an array (.npy) of embeddings"
+            " an array (.npy) or a .parquet file of embeddings"
         )
     return _pictures(path, model, reading)
 
@@ -219,7 +232,15 @@ def _rows(
         )
     if numbers == tuple(range(images.shape[0])):
         numbers = None
-    return Opened(ArrayRows(images, numbers, 4 * reading.batch, stamp), images.names)
+    places = _places(images.geometry(np.arange(len(images), dtype=np.int64)), images.crs)
+    return Opened(ArrayRows(images, numbers, 4 * reading.batch, stamp), images.names, None, *places)
+
+
+def _places(
+    shapes: Sequence[bytes | None], crs: str | None
+) -> tuple[Sequence[bytes | None] | None, str | None]:
+    """The shapes if one is known, else None."""
+    return (shapes, crs) if any(shape is not None for shape in shapes) else (None, None)
 
 
 def _pictures(path: Path, model: Model, reading: Reading) -> Opened:
@@ -263,7 +284,8 @@ def _pictures(path: Path, model: Model, reading: Reading) -> Opened:
         [picture for picture, _ in found], side=height, nodata=nodata, size=reading.batch,
         skip=reading.skip,
     )  # fmt: skip
-    return Opened(source, tuple(names[number] for number in good))
+    shapes = _places(*footprints([picture.path for picture, _ in found]))
+    return Opened(source, tuple(names[number] for number in good), None, *shapes)
 
 
 def _picture(path: Path, model: Model, reading: Reading) -> tuple[Picture, Chosen]:
@@ -278,8 +300,8 @@ def _picture(path: Path, model: Model, reading: Reading) -> tuple[Picture, Chose
 
 
 def _stamp(path: Path) -> tuple[object, ...]:
-    stat = path.stat()
-    return os.fspath(path.resolve()), stat.st_size, stat.st_mtime_ns
+    stats = [one.stat() for one in (path, *(parquet_files(path) if path.is_dir() else ()))]
+    return os.fspath(path.resolve()), *((one.st_size, one.st_mtime_ns) for one in stats)
 
 
 def _say(chosen: Chosen, place: str) -> None:

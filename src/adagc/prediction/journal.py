@@ -1,4 +1,4 @@
-"""What is predicted so far, in a file beside the output: a killed command goes on from there.
+"""What is computed so far, in a file beside the output: a killed command goes on from there.
 
 The file holds a fingerprint of the work, a checksum per block, and a record of fixed size per
 block. A block counts as done if its checksum fits, so that one that was cut off is done again.

@@ -114,7 +114,7 @@ class _Results:
             parts = []
             for block in self._blocks(blocks):
                 rows, columns = self._grid.members(block)
-                found = self._read(block).probabilities
+                found = self._read(block).numbers
                 parts.append(found.reshape(len(rows), len(columns), self._classes))
             self._vectors = blocks, np.concatenate(parts, axis=1)
         vectors: NDArray[np.float32] = self._vectors[1][inside]

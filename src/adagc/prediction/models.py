@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.deploy.runtime import ONNX, ExportedModel
 from adagc.errors import UsageError
+from adagc.prediction.work import Compute
+from adagc.training.runs import Run
+
+Given = str | os.PathLike[str] | Run | ExportedModel  # what stands for a model
+Home = Path | MutableMapping[str, bytes]  # where its files are; those of a run in memory by name
+MODEL_FILES = ("model.json", "model.safetensors")
 
 
 class Model(Protocol):
-    """Raw values in, a probability per class out; normalisation is inside.
-
-    It can be sent to other processes (pickled), which open its files again.
-    """
+    """Raw values in, a probability per class out; normalisation is inside."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -58,24 +64,23 @@ class RunModel:
     """The deployed network of a run, computed with torch on a GPU if there is one.
 
     Args:
-        folder: The folder of a finished run.
+        home: The folder of a finished run, or the two files of its model by name.
         threads: Number of threads that it may compute with; None leaves that to torch.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
+    def __init__(self, home: Home, threads: int | None = None) -> None:
         import torch
 
         from adagc.models import load_model, read_description
 
         if threads is not None:
             torch.set_num_threads(threads)
-        self._folder = folder
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._network = load_model(folder).to(self._device)
+        self._network = load_model(home).to(self._device)
         spec = self._network.spec
         self.classes, self.bands, self.shape = spec.classes, spec.bands, spec.shape
         self.nodata = self._network.normalise.nodata
-        side = read_description(folder).extra.get("trained_on")
+        side = read_description(home).extra.get("trained_on")
         self.trained_on = side if isinstance(side, int) else None
         self.thresholds: NDArray[np.float32] = self._network.thresholds.cpu().numpy()
 
@@ -89,39 +94,59 @@ class RunModel:
         numbers: NDArray[np.float32] = found.cpu().numpy()
         return numbers
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RunModel, (self._folder,)
+
+def home_of(given: Given) -> Home:
+    """Where the files of a model are."""
+    if isinstance(given, ExportedModel):
+        return given.path
+    if not isinstance(given, Run):
+        return Path(given)
+    files = given.files.models
+    if isinstance(files, Path):
+        return files
+    if not given.finished:
+        raise UsageError(f"{given} is not finished: there is no model yet")
+    return {name: files[name] for name in MODEL_FILES}
 
 
-def open_model(place: str | os.PathLike[str], *, threads: int | None = None) -> Model:
-    """The model of a run folder, or of a folder (or file) that `adagc export` has written.
+def open_model(home: Home, *, threads: int | None = None) -> Model:
+    """The model of a run, or of a folder (or file) that `adagc export` has written.
 
     Args:
-        place: The folder or file.
+        home: The folder or file, or the files of a run in memory.
         threads: Number of threads that it may compute with; None leaves that to the library.
     """
-    path = Path(place)
-    if is_exported(path):
-        from adagc.deploy import ExportedModel
+    if not isinstance(home, Path):
+        return RunModel(home, threads)
+    if is_exported(home):
+        return ExportedModel(home, threads=threads)
+    if not home.exists():
+        raise UsageError(f"{home} does not exist: give the folder of a run or an exported model")
+    return RunModel(home, threads)
 
-        return ExportedModel(path, threads=threads)
-    if not path.exists():
-        raise UsageError(f"{path} does not exist: give the folder of a run or an exported model")
-    return RunModel(path, threads)
+
+def opener(home: Home) -> Callable[[int], Compute]:
+    """A function that can be sent to another process, where it opens the model for some threads."""
+    return partial(_opened, home)
+
+
+def _opened(home: Home, threads: int) -> Compute:
+    return open_model(home, threads=threads).probabilities
 
 
 def is_exported(path: Path) -> bool:
     """Whether `adagc export` wrote what is there, which is run without torch."""
-    return path.suffix == ".onnx" or (path / "model.onnx").is_file()
+    return path.suffix == ".onnx" or (path / ONNX).is_file()
 
 
-def identity(place: Path) -> str:
+def identity(home: Home) -> str:
     """A digest of the files of a model, which another model does not have."""
-    if place.suffix == ".onnx":
-        names = [place]
-    else:
-        names = [place / name for name in ("model.onnx", "model.json", "model.safetensors")]
     whole = hashlib.sha256()
+    if not isinstance(home, Path):
+        for name in MODEL_FILES:
+            whole.update(hashlib.sha256(home[name]).digest())
+        return whole.hexdigest()
+    names = [home] if home.suffix == ".onnx" else [home / name for name in (ONNX, *MODEL_FILES)]
     for path in names:
         if path.is_file():
             with path.open("rb") as file:

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from adagc import tables
 from adagc._version import __version__
-from adagc.errors import DataError, UsageError, check_range
-from adagc.limits import Thresholds, choose
-from adagc.prediction import shared
-from adagc.prediction.inputs import Cut, Given, Opened, Reading, open_input
-from adagc.prediction.journal import MemoryRecords
+from adagc.errors import UsageError, check_range
+from adagc.limits import choose
+from adagc.prediction.inputs import Cut, Input, Reading, open_input
+from adagc.prediction.journal import MemoryRecords, Records
 from adagc.prediction.maps import Mapped, write_map
-from adagc.prediction.models import Model, batch_of, identity, open_model
+from adagc.prediction.models import Given, batch_of, home_of, identity, open_model, opener
 from adagc.prediction.results import Predicted, collect
-from adagc.prediction.work import perform, sizes
+from adagc.prediction.shared import fingerprint, folder_of, recorded
+from adagc.prediction.work import Work, perform
 
 MAPS = (".tif", ".tiff")
 
-log = logging.getLogger(__name__)
-
 
 def predict(
-    model: str | os.PathLike[str],
-    source: Given,
+    model: Given,
+    source: Input,
     out: str | os.PathLike[str] | None = None,
     *,
     thresholds: str | None = None,
@@ -51,8 +46,20 @@ def predict(
 
     A call that was killed is continued by the same call, with the same result.
 
+    Example:
+        >>> import numpy as np
+        >>> from adagc import RunConfig, predict, train
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=1,
+        ...                    backbone="test_resnet", weights="none")
+        >>> run = train(config, "AN")
+        >>> found = predict(run, np.zeros((5, 14, 16, 16), np.uint16))  # or the name of a file
+        >>> found
+        Predicted(5 images, 19 classes)
+        >>> found.probabilities.shape, found.table()["image"][0], len(found.labels)
+        ((5, 19), '00000', 5)
+
     Args:
-        model: Folder of a finished run, or of an exported model.
+        model: A finished run or an exported model, or the folder of one.
         source: An image, a folder of images, an array (also an object), a store of decoded images,
             or a scene such as a GeoTIFF of any size.
         out: File to write. Its suffix says what: a table (.csv, .json, .parquet), polygons of
@@ -80,7 +87,7 @@ def predict(
     """
     began = time.monotonic()
     _check(out, stride, overlap, window, cell, workers, batch_size, values)
-    place = Path(model)
+    place = home_of(model)
     path = None if out is None else Path(out)
     mapped = path is not None and path.suffix.lower() in MAPS
     if path is not None:
@@ -93,91 +100,33 @@ def predict(
         skip=skip_unreadable,
     )  # fmt: skip
     opened = open_input(source, opened_model, reading, mapped=mapped)
+    work = Work(
+        opened.source, opened_model.probabilities, len(opened_model.classes), reading.batch,
+        opener(place),
+    )  # fmt: skip
     if path is None:
         memory = MemoryRecords()
-        perform(opened_model, opened.source, memory, batch=reading.batch, place=place,
-                workers=workers)  # fmt: skip
-        found = collect(opened, memory, opened_model.classes, limits)
+        perform(work, memory, workers=workers)
+        found = collect(opened, work.results(memory), opened_model.classes, limits)
         return replace(found, seconds=time.monotonic() - began)
     if not mapped:
-        tables.check_format(path, geometry=opened.scene is not None)
-    with _folder_of(path):
-        found_or_none = _to_file(
-            path, opened_model, opened, reading, limits, place, workers,
-            decisions=values == "decision",
-        )  # fmt: skip
-    if found_or_none is None:
-        return None
-    seconds = time.monotonic() - began
-    if isinstance(found_or_none, Mapped):
-        return replace(found_or_none, seconds=seconds)
-    return replace(found_or_none, out=path, seconds=seconds)
+        tables.check_format(path, geometry=opened.placed)
 
-
-def _to_file(
-    path: Path,
-    model: Model,
-    opened: Opened,
-    reading: Reading,
-    limits: Thresholds,
-    place: Path,
-    workers: int,
-    *,
-    decisions: bool,
-) -> Predicted | Mapped | None:
-    """Predict what is left, and write the output if this is the first process."""
-    source = opened.source
-    many, world = len(source.counts) > 1, shared.world()
-    if not many and shared.rank() > 0:
-        return None
-    journals = None
-    if many:
-        print_of = _fingerprint(model, source.stamp, reading.batch, place)
-        journals = shared.Journals(path, print_of, sizes(source, len(model.classes)))
-        if done := journals.continued:
-            log.info("continued: %d of %d blocks are done", done, len(source.counts))
-    records = journals or MemoryRecords()
-    try:
-        mine = range(shared.rank(), len(source.counts), world) if many else None
-        perform(model, source, records, batch=reading.batch, place=place, workers=workers,
-                mine=mine)  # fmt: skip
-        if shared.rank() > 0:
-            return None
-        if journals is not None:
-            journals.wait()
-        written: Predicted | Mapped
-        if path.suffix.lower() in MAPS:
+    def write(records: Records) -> Predicted | Mapped:
+        if mapped:
             assert opened.scene is not None
-            written = write_map(
-                path, opened.scene, records, model.classes, limits, decisions=decisions
-            )
-        else:
-            written = collect(opened, records, model.classes, limits)
-            tables.write(path, written.table())
-        if journals is not None:
-            journals.remove()
-        return written
-    except DataError:
-        if journals is not None:
-            journals.remove()  # another input is other work
-        raise
-    finally:
-        if journals is not None:
-            journals.close()
+            return write_map(
+                path, opened.scene, records, opened_model.classes, limits,
+                decisions=values == "decision",
+            )  # fmt: skip
+        found = collect(opened, work.results(records), opened_model.classes, limits)
+        tables.write(path, found.table())
+        return replace(found, out=path)
 
-
-@contextmanager
-def _folder_of(path: Path) -> Iterator[None]:
-    """Make the folders of a file; those that were made disappear if nothing is written to them."""
-    missing = [folder for folder in path.absolute().parents if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        for folder in missing:
-            with suppress(OSError):  # something is in it: a journal, with which work goes on
-                folder.rmdir()
-        raise
+    whole = (__version__, identity(place), opened_model.classes, opened.source.stamp, work.batch)
+    with folder_of(path):
+        written = recorded(path, fingerprint(*whole), work, write, workers=workers)
+    return None if written is None else replace(written, seconds=time.monotonic() - began)
 
 
 def check_out(path: Path) -> None:
@@ -189,12 +138,6 @@ def check_out(path: Path) -> None:
     tables.check_format(path.with_suffix(".csv"))
     if path.is_dir():
         raise UsageError(f"--out {path} is a folder: give a file to write")
-
-
-def _fingerprint(model: Model, stamp: tuple[object, ...], batch: int, place: Path) -> bytes:
-    """What must stay the same for records to be used again."""
-    whole = repr((__version__, identity(place), model.classes, stamp, batch))
-    return hashlib.sha256(whole.encode(errors="surrogateescape")).digest()
 
 
 def _check(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from adagc.limits import Thresholds
 from adagc.prediction.inputs import Opened
-from adagc.prediction.journal import Records
 from adagc.prediction.scenes import SceneWindows
 from adagc.prediction.work import Result
 from adagc.tables import Table
@@ -23,9 +23,9 @@ PREFIX = "p_"  # of the columns with probabilities, so that no class is taken fo
 JOINT = ";"  # between the classes of a row, as in label files
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Predicted:
-    """Probabilities of all rows that have data."""
+    """Probabilities of all rows that have data, and what is decided by them."""
 
     classes: tuple[str, ...]
     thresholds: NDArray[np.float32]  # (C,)
@@ -36,8 +36,17 @@ class Predicted:
     without: int = 0  # rows without data, which are left out
     windows: SceneWindows | None = None
     places: NDArray[np.int64] | None = None  # (N, 2) first row and column of every window
+    # Of images: the footprint of each as well-known binary, and the reference system of all.
+    geometry: tuple[bytes | None, ...] | None = None
+    crs: str | None = None
     out: Path | None = None  # the file that was written
     seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        unit = "images" if self.windows is None else "windows"
+        left = f", {self.without} without data left out" if self.without else ""
+        file = "" if self.out is None else f": {self.out}"
+        return f"Predicted({len(self.names)} {unit}, {len(self.classes)} classes{left}{file})"
 
     @cached_property
     def decided(self) -> NDArray[np.bool_]:
@@ -54,7 +63,8 @@ class Predicted:
     def table(self) -> Table:
         """One row per image or window: decided classes, and a probability per class."""
         columns: dict[str, Any] = {"image": list(self.names)}
-        geometry, crs = None, None
+        geometry: Sequence[bytes | None] | None = self.geometry
+        crs = self.crs
         if self.windows is not None and self.places is not None:
             scene, grid = self.windows.scene, self.windows.grid
             corners = outlines(scene.transform, self.places, _ends(self.places, grid))
@@ -75,12 +85,10 @@ class Predicted:
 
 
 def collect(
-    opened: Opened, records: Records, classes: Sequence[str], thresholds: Thresholds
+    opened: Opened, parts: Sequence[Result], classes: Sequence[str], thresholds: Thresholds
 ) -> Predicted:
-    """All results, from their records; windows in rows from the top left."""
-    counts = opened.source.counts
-    parts = [Result.unpacked(records.read(b), n, len(classes)) for b, n in enumerate(counts)]
-    probabilities = np.concatenate([part.probabilities for part in parts])
+    """All results, from those of the blocks; windows in rows from the top left."""
+    probabilities = np.concatenate([part.numbers for part in parts])
     known = np.concatenate([part.known for part in parts])
     places, names = None, np.array(opened.names, dtype=object)
     if opened.scene is not None:
@@ -100,6 +108,8 @@ def collect(
         without=int((~some).sum()),
         windows=opened.scene,
         places=None if places is None else places[some],
+        geometry=None if opened.shapes is None else tuple(compress(opened.shapes, some)),
+        crs=opened.crs,
     )
 
 

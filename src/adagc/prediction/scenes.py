@@ -31,12 +31,13 @@ class Part:
         """See `Block.gather`; what lies beyond the scene is missing."""
         height, width = self.grid.window
         top, left = self.grid.box(self.block)[:2]
-        found = np.full((len(rows), len(self.values), *self.side), np.nan, dtype=np.float32)
+        found = np.empty((len(rows), len(self.values), *self.side), dtype=np.float32)
         for number, (y, x) in enumerate(self.grid.places(self.block)[rows] - (top, left)):
             patch = self.values[:, y : y + height, x : x + width]
             if patch.shape[1:] == self.side:
                 found[number] = patch
             elif self.grid.window == self.side:
+                found[number] = np.nan
                 found[number, :, : patch.shape[1], : patch.shape[2]] = patch
             else:
                 found[number] = resize(_padded(patch, self.grid.window), self.side[0])

@@ -1,18 +1,27 @@
-"""Several processes that predict one input together, started by torchrun or srun.
+"""Work that leaves a file: a journal beside it, and several processes that share the work.
 
-Every process does its part of the blocks and keeps a journal of its own. The first one waits until
-all blocks are in some journal, and writes the output from them.
+They are started by torchrun or srun. Each does its part of the blocks and keeps a journal of its
+own. The first one waits until all blocks are in some journal, and writes the output from them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
-from adagc.prediction.journal import Journal
+from adagc.errors import DataError
+from adagc.prediction.journal import Journal, MemoryRecords, Records
+from adagc.prediction.work import Work, perform
 from adagc.progress import meter
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _BETWEEN = 0.2  # seconds from one look at the journals of others to the next
 
@@ -25,6 +34,76 @@ def rank() -> int:
 def world() -> int:
     """Number of processes that work together."""
     return int(os.environ.get("WORLD_SIZE", os.environ.get("SLURM_STEP_NUM_TASKS", "1")))
+
+
+def recorded(
+    path: Path,
+    fingerprint: bytes,
+    work: Work,
+    write: Callable[[Records], T],
+    *,
+    workers: int = 1,
+) -> T | None:
+    """Do what is left of some work, then write its output.
+
+    Work of a single block leaves no journal.
+
+    Args:
+        path: The output.
+        fingerprint: Which work it is.
+        work: The work.
+        write: Writes the output from the records of all blocks.
+        workers: Number of processes that this one starts.
+
+    Returns:
+        What `write` returns; None in all but the first of several processes.
+    """
+    many = len(work.source.counts) > 1
+    if not many and rank() > 0:
+        return None
+    journals = None
+    if many:
+        journals = Journals(path, fingerprint, work.sizes)
+        if done := journals.continued:
+            log.info("continued: %d of %d blocks are done", done, len(work.source.counts))
+    records: Records = journals or MemoryRecords()
+    try:
+        mine = range(rank(), len(work.source.counts), world()) if many else None
+        perform(work, records, workers=workers, mine=mine)
+        if rank() > 0:
+            return None
+        if journals is not None:
+            journals.wait()
+        written = write(records)
+        if journals is not None:
+            journals.remove()
+        return written
+    except DataError:
+        if journals is not None:
+            journals.remove()  # another input is other work
+        raise
+    finally:
+        if journals is not None:
+            journals.close()
+
+
+@contextmanager
+def folder_of(path: Path) -> Iterator[None]:
+    """Make the folders of a file; those that were made disappear if nothing is written to them."""
+    missing = [folder for folder in path.absolute().parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # something is in it: a journal, with which work goes on
+                folder.rmdir()
+        raise
+
+
+def fingerprint(*parts: object) -> bytes:
+    """What must stay the same for records to be used again."""
+    return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).digest()
 
 
 class Journals:

@@ -1,4 +1,4 @@
-"""Predicting all blocks of a source, alone or in several processes, with the same result."""
+"""Computing all blocks of a source, alone or in several processes, with the same result."""
 
 from __future__ import annotations
 
@@ -18,93 +18,105 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import AdagcError
 from adagc.prediction.journal import Records
-from adagc.prediction.models import Model, open_model
 from adagc.prediction.sources import Block, Source
 from adagc.progress import Meter, meter
 
 log = logging.getLogger(__name__)
 
+Compute = Callable[[NDArray[Any]], NDArray[np.float32]]  # (n, ...) raw values to (n, width) numbers
+
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of the rows of a block."""
+    """What was computed of the rows of a block."""
 
     known: NDArray[np.float32]  # (n,) share of each row that has values
-    probabilities: NDArray[np.float32]  # (n, C); NaN where a row has none
+    numbers: NDArray[np.float32]  # (n, width), such as probabilities; NaN where a row has none
     mask: bytes
 
     def packed(self) -> bytes:
         """As it is kept in a record."""
-        return np.column_stack([self.known, self.probabilities]).astype("<f4").tobytes() + self.mask
+        return np.column_stack([self.known, self.numbers]).astype("<f4").tobytes() + self.mask
 
     @classmethod
-    def unpacked(cls, record: bytes, rows: int, classes: int) -> Result:
+    def unpacked(cls, record: bytes, rows: int, width: int) -> Result:
         """The inverse of `packed`."""
-        end = 4 * rows * (classes + 1)
-        table = np.frombuffer(record[:end], dtype="<f4").reshape(rows, classes + 1)
+        end = 4 * rows * (width + 1)
+        table = np.frombuffer(record[:end], dtype="<f4").reshape(rows, width + 1)
         return cls(table[:, 0], table[:, 1:], record[end:])
 
 
-def sizes(source: Source, classes: int) -> list[int]:
-    """Bytes in the record of each block."""
-    pairs = zip(source.counts, source.extra, strict=True)
-    return [4 * count * (classes + 1) + extra for count, extra in pairs]
+@dataclass(frozen=True)
+class Work:
+    """What is computed of the rows of a source."""
+
+    source: Source
+    compute: Compute
+    width: int  # how many numbers of every row
+    batch: int  # rows that are computed together
+    # Makes `compute` in another process, for this many threads; None: this process does it all.
+    again: Callable[[int], Compute] | None = None
+    doing: str = "predicting"
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes in the record of each block."""
+        pairs = zip(self.source.counts, self.source.extra, strict=True)
+        return [4 * count * (self.width + 1) + extra for count, extra in pairs]
+
+    def results(self, records: Records) -> list[Result]:
+        """The results of all blocks, from their records."""
+        return [
+            Result.unpacked(records.read(block), count, self.width)
+            for block, count in enumerate(self.source.counts)
+        ]
 
 
-def predict_block(model: Model, block: Block, batch: int) -> Result:
-    """The probabilities of all rows of a block that have values."""
-    found = np.full((len(block.known), len(model.classes)), np.nan, dtype=np.float32)
+def compute_block(compute: Compute, block: Block, width: int, batch: int) -> Result:
+    """The numbers of all rows of a block that have values."""
+    found = np.full((len(block.known), width), np.nan, dtype=np.float32)
     rows = np.flatnonzero(block.known > 0)
     for start in range(0, len(rows), batch):
         some = rows[start : start + batch]
-        found[some] = model.probabilities(block.gather(some))
+        found[some] = compute(block.gather(some))
     return Result(block.known, found, block.mask)
 
 
 def perform(
-    model: Model,
-    source: Source,
-    records: Records,
-    *,
-    batch: int,
-    place: Path | None,
-    workers: int = 1,
-    mine: Sequence[int] | None = None,
+    work: Work, records: Records, *, workers: int = 1, mine: Sequence[int] | None = None
 ) -> None:
-    """Predict the blocks that have no record yet, and keep their records.
+    """Compute the blocks that have no record yet, and keep their records.
 
     Args:
-        model: What predicts.
-        source: What is predicted.
+        work: What is computed.
         records: Where results are kept.
-        batch: Rows that are predicted together.
-        place: The folder of the model, which worker processes open.
         workers: Number of processes.
         mine: Which blocks to do; None for all.
     """
+    source = work.source
     wanted = range(len(source.counts)) if mine is None else mine
     left = [block for block in wanted if block not in records]
     total = sum(source.counts[block] for block in wanted)
     done = total - sum(source.counts[block] for block in left)
-    with meter("predicting", total, unit=source.unit) as shown:
+    with meter(work.doing, total, unit=source.unit) as shown:
         rate = _Rate(shown, source.unit, done)
 
         def keep(block: int, record: bytes) -> None:
             records.write(block, record)
             rate.add(source.counts[block])
 
-        if workers > 1 and len(left) > 1 and place is not None:
-            _in_processes(place, source, left, batch, min(workers, len(left)), keep)
+        if workers > 1 and len(left) > 1 and work.again is not None:
+            _in_processes(work, work.again, left, min(workers, len(left)), keep)
         else:
             for block, content in _ahead(source, left):
-                keep(block, predict_block(model, content, batch).packed())
+                keep(block, compute_block(work.compute, content, work.width, work.batch).packed())
 
 
 class _Rate:
@@ -138,18 +150,16 @@ def _ahead(source: Source, blocks: Sequence[int]) -> Iterator[tuple[int, Block]]
 
 
 def _in_processes(
-    place: Path,
-    source: Source,
+    work: Work,
+    again: Callable[[int], Compute],
     blocks: Sequence[int],
-    batch: int,
     workers: int,
     keep: Callable[[int, bytes], None],
 ) -> None:
-    """Have worker processes predict the blocks; this process keeps what they send."""
+    """Have worker processes compute the blocks; this process keeps what they send."""
     context = multiprocessing.get_context("spawn")  # threads of libraries do not survive a fork
-    pool = ProcessPoolExecutor(
-        workers, context, _prepare, (place, source, batch, threads_each(workers))
-    )
+    told = (again, threads_each(workers), work.source, work.width, work.batch)
+    pool = ProcessPoolExecutor(workers, context, _prepare, told)
     waiting = iter(blocks)
     running: dict[Future[bytes], int] = {}
     try:
@@ -182,7 +192,9 @@ def threads_each(workers: int) -> int:
 _here: list[Callable[[int], bytes]] = []  # what a worker process does; set when it starts
 
 
-def _prepare(place: Path, source: Source, batch: int, threads: int) -> None:
+def _prepare(
+    again: Callable[[int], Compute], threads: int, source: Source, width: int, batch: int
+) -> None:
     """Set up a worker process: open the model, and end when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -194,8 +206,8 @@ def _prepare(place: Path, source: Source, batch: int, threads: int) -> None:
             os._exit(1)
 
         threading.Thread(target=follow, daemon=True).start()
-    model = open_model(place, threads=threads)
-    _here[:] = [lambda block: predict_block(model, source.read(block), batch).packed()]
+    compute = again(threads)
+    _here[:] = [lambda block: compute_block(compute, source.read(block), width, batch).packed()]
 
 
 def _work(block: int) -> bytes:

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from adagc.errors import DataError
+from adagc.errors import DataError, MissingExtraError
 
 GEOMETRY = "geometry"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Columns of equal length, with or without a place for every row.
+
+    `frame` hands it to pandas, `adagc.tables.write` writes it to a file.
 
     Args:
         columns: Values by the name of the column: arrays or sequences of numbers, truth values or
@@ -55,6 +57,10 @@ class Table:
             return len(self.geometry)
         return len(self.arrays[next(iter(self.columns))])
 
+    def __repr__(self) -> str:
+        shapes = "" if self.geometry is None else f" with shapes ({self.crs or 'unknown CRS'})"
+        return f"Table({len(self)} rows{shapes}: {', '.join(self.columns)})"
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         """A column as an array; KeyError if there is none of this name."""
         return self.arrays[name]
@@ -79,6 +85,28 @@ class Table:
     def listed(self) -> dict[str, list[Any]]:
         """The columns as lists of plain values: missing ones and NaN are None."""
         return {name: plain_values(values) for name, values in self.arrays.items()}
+
+    def frame(self) -> Any:
+        """As a data frame of pandas; of geopandas if rows have shapes.
+
+        Raises:
+            MissingExtraError: If the package is not installed.
+        """
+        columns = {
+            name: list(values) if values.ndim > 1 else values
+            for name, values in self.arrays.items()
+        }
+        try:
+            if self.geometry is None:
+                from pandas import DataFrame  # type: ignore[import-untyped,unused-ignore]
+
+                return DataFrame(columns)
+            import geopandas
+            import shapely
+        except ImportError as error:
+            raise MissingExtraError(str(error.name), "geo") from error
+        shapes = shapely.from_wkb(np.array(list(self.geometry), dtype=object))
+        return geopandas.GeoDataFrame(columns, geometry=shapes, crs=self.crs)
 
 
 def _array(values: ArrayLike) -> NDArray[Any]:

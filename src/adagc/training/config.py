@@ -12,6 +12,19 @@ from adagc.training.settings import DataSettings, LabelSettings, ModelSettings, 
 class RunConfig(ModelSettings, DataSettings, LabelSettings, Settings):
     """The settings of one run: its data, labels and network, and how it is trained.
 
+    The names are those of the options of `adagc train`; `help(RunConfig)` lists them with their
+    defaults, and `adagc train --help` explains them.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from adagc import RunConfig
+        >>> config = RunConfig(root="photos", labels="labels.csv", size=120)
+        >>> replace(config, seed=1).seed, config.epochs, config.backbone
+        (1, 40, 'auto')
+        >>> RunConfig(epochs=0)
+        Traceback (most recent call last):
+        adagc.errors.UsageError: --epochs must be at least 1, not 0
+
     Args:
         absent: What to do about classes that no test image contains: skip leaves them out of the
             mean average precision and says so, error stops before training.

@@ -86,13 +86,13 @@ def data_digests(collection: Collection) -> dict[str, str]:
 
 def digests_of(collection: Collection, rows: NDArray[np.int64], split: str) -> dict[str, str]:
     """The digests of these rows under the names that they have as the images of this split."""
-    digests = {f"{split} images": _images(collection.images, rows)}
+    digests = {f"{split} images": images_digest(collection.images, rows)}
     if collection.has_truth(rows).any():
         digests[f"clean labels of {split} images"] = _clean_labels(collection, rows)
     return digests
 
 
-def _images(images: SceneDataset, rows: NDArray[np.int64]) -> str:
+def images_digest(images: SceneDataset, rows: NDArray[np.int64]) -> str:
     """Digest of the values of these images, in this order; of evenly spaced ones if large."""
     known = _known.setdefault(images, {})
     key = rows.tobytes()

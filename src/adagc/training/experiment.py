@@ -20,6 +20,7 @@ from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UsageError
 from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable, flip_rates, write_labels
+from adagc.methods import DEFAULT, find
 from adagc.methods.base import Method
 from adagc.methods.told import source_of
 from adagc.models import THRESHOLD, Classifier, save_model
@@ -83,7 +84,7 @@ def _published(method: Method) -> dict[str, Any]:
 
 def train(
     config: RunConfig,
-    method: Method,
+    method: Method | type[Method] | str = DEFAULT,
     out: Path | str | None = None,
     *,
     resume: bool = False,
@@ -97,9 +98,18 @@ def train(
 
     Returns the complete run: its model, history, predictions and scores.
 
+    Example:
+        >>> from adagc import RunConfig, train
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=1,
+        ...                    backbone="test_resnet", weights="none")
+        >>> run = train(config, "AN")  # or with options: train(config, AssumeNegative(...))
+        >>> run.scores.final.mean_average_precision > 0.1
+        True
+
     Args:
         config: All settings of the run.
-        method: A new object of the method; its `setup` is called here.
+        method: What to train: a name that `adagc methods` lists, or a new object of a method, which
+            may have options; its `setup` is called here.
         out: The run folder. Without one nothing is written, and the run is kept in memory.
         resume: Continue the run that is already in the folder, if there is one.
         collection: A data set that is already open, to be used instead of opening the one that
@@ -111,6 +121,8 @@ def train(
         pilots: Folder of estimated class frequencies, which runs of several methods with the same
             data and seed share; without one every run estimates its own.
     """
+    made = find(method) if isinstance(method, str) else method
+    method = made() if isinstance(made, type) else made
     if out is None and resume:
         raise UsageError("only a run with a folder can be continued: give the folder (out)")
     with ExitStack() as claims:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,9 +51,25 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Run:
     """A run and its files: config, environment, labels, history, weights, scores, report.
+
+    `adagc.train` returns one, and `Run.open` reads one from its folder.
+
+    Example:
+        >>> from adagc import Run, RunConfig, train
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=2,
+        ...                    backbone="test_resnet", weights="none")
+        >>> run = train(config, "AN", "runs/first")
+        >>> Run.open("runs/first")
+        Run('runs/first': AN, 2 epochs, test mAP ...)
+        >>> run.finished, len(run.history), sorted(run.predictions)
+        (True, 2, ['network-best', 'network-last'])
+        >>> run.settings["learning_rate"], run.model().spec.shape
+        (0.0005, (14, 16, 16))
+        >>> len(run.scores.table())  # a network, after its last and after its best epoch
+        2
 
     Args:
         files: A folder on disk, or the files of a run in memory.
@@ -66,6 +83,32 @@ class Run:
 
     def __str__(self) -> str:
         return str(self.files)
+
+    def __repr__(self) -> str:
+        """Where it is, what was trained, how far it is and its main score: Run('runs/first': ...).
+
+        A damaged run has a short one, as showing an object must not fail.
+        """
+        place = "in memory" if self.files.place is None else repr(str(self))
+        with suppress(AdagcError, OSError, KeyError, ValueError):
+            return f"Run({place}: {', '.join(self._facts())})"
+        return f"Run({place})"
+
+    def _facts(self) -> Iterator[str]:
+        yield f"{self.settings.method}"
+        done = max((record.epoch for record in self.history), default=0)
+        whole = done == self.settings.epochs
+        yield f"{done} epochs" if whole else f"{done} of {self.settings.epochs} epochs"
+        if not self.finished:
+            yield "not finished"
+        tested = self.scores
+        if tested is not None and tested.final is not None:
+            yield f"test mAP {100 * tested.final.mean_average_precision:.1f}"
+
+    @classmethod
+    def of(cls, run: Run | Path | str) -> Run:
+        """A run as it is, or the one in a folder."""
+        return run if isinstance(run, Run) else cls.open(run)
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:

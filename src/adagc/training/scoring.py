@@ -41,7 +41,7 @@ _ABOUT = "adagc"  # name of the metadata in that file: JSON with the names of im
 
 
 def evaluate(
-    run: Run,
+    run: Run | Path | str,
     *,
     split: str = "test",
     collection: Collection | None = None,
@@ -57,8 +57,19 @@ def evaluate(
     predicts its share of the images. Raises DataError if the images or their clean labels are not
     those of the run.
 
+    Example:
+        >>> from adagc import RunConfig, evaluate, train
+        >>> config = RunConfig(data="synthetic", scenes=24, size=16, scheme="random", epochs=1,
+        ...                    backbone="test_resnet", weights="none")
+        >>> run = train(config, "AN")
+        >>> tested = evaluate(run, split="val")
+        >>> tested.images, 0 < tested.final.mean_average_precision < 1
+        (12, True)
+        >>> tested.table()["mean_f1"].shape
+        (2,)
+
     Args:
-        run: A finished run.
+        run: A finished run, or its folder.
         split: Name of the split to test on. Files of other splits than "test" have its name in
             theirs, as in scores-val.json.
         collection: The data set, if it is already open.
@@ -72,6 +83,7 @@ def evaluate(
             file, see `adagc.limits`; by default what the run was trained with. With another wish
             the scores go to another file, as in scores-half.json.
     """
+    run = Run.of(run)
     if not run.finished:
         raise AdagcError(f"{run} is not finished: adagc train --resume completes it")
     config = config_of(run)

@@ -59,6 +59,15 @@ def read_labels(
 ) -> LabelTable:
     """Read a label file in any of the formats of this module.
 
+    Example:
+        >>> from pathlib import Path
+        >>> from adagc import read_labels
+        >>> with Path("labels.csv").open("w") as file:
+        ...     print("image,label", "a.tif,water", "b.tif,forest", sep=chr(10), file=file)
+        >>> table = read_labels("labels.csv")
+        >>> table, table.classes
+        (LabelTable(2 images, 2 classes, one label each), ('forest', 'water'))
+
     Args:
         path: The file.
         classes: All classes, in the order of the columns of the result. Another name in the file is
@@ -153,6 +162,16 @@ def write_labels(
     format: Format | None = None,  # noqa: A002
 ) -> None:
     """Write a table to a file from which `read_labels` reads the same table; it writes atomically.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from adagc import LabelTable, write_labels
+        >>> table = LabelTable(("a", "b"), ("forest", "water"), [[1, 1], [0, -1]])
+        >>> write_labels(table, "labels.csv")
+        >>> print(Path("labels.csv").read_text().rstrip())
+        image,forest,water
+        a,1,1
+        b,0,-1
 
     Args:
         table: The labels to write.

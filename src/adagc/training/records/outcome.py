@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from adagc.errors import examples
 from adagc.labels import FlipRates
+from adagc.tables import Table
 from adagc.training.records.common import (
     FORMAT,
     NamedRole,
@@ -16,7 +17,7 @@ from adagc.training.records.common import (
     roles_of,
     roles_to_dict,
 )
-from adagc.types import NetworkRole, Scores, with_role
+from adagc.types import NetworkRole, Scores, in_order, with_role
 
 Choice = Literal["last", "best"]
 # What a setting was before it existed; config.yaml of a run from that time does not name it.
@@ -44,7 +45,7 @@ class TestedNetwork:
     epochs: Mapping[Choice, TestedEpoch]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TestRecord:
     """The content of scores.json: scores of all networks on clean labels."""
 
@@ -87,6 +88,26 @@ class TestRecord:
     def final(self) -> Scores | None:
         """Scores of the deployed network after the last epoch, the main result of a run."""
         return self.scores_of(NetworkRole.DEPLOYED, "last")
+
+    def __repr__(self) -> str:
+        return f"TestRecord({self.method}, {self.split}, {self.images} images: {self.final!r})"
+
+    def table(self) -> Table:
+        """A row for every network and epoch that was tested, with a column for every metric."""
+        rows: list[dict[str, Any]] = [
+            {
+                "network": one.title,
+                "role": one.role.value,
+                "weights": choice,
+                "epoch": at.epoch,
+                **at.scores.summary(),
+            }
+            for one in (self.networks[name] for name in in_order(self.networks))
+            for choice, at in sorted(one.epochs.items(), reverse=True)  # the last one first
+        ]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
+        return Table(columns)
 
     @property
     def absent(self) -> tuple[str, ...]:
