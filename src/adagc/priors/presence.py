@@ -199,7 +199,8 @@ def _seen(features: Floats, observed: ArrayLike | None) -> NDArray[np.int8]:
     """(N, C) +1, 0, -1; all 0 if nothing was observed."""
     if observed is None:
         return np.zeros(features.shape[:2], np.int8)
-    return np.sign(np.asarray(observed)).astype(np.int8)
+    signs: NDArray[np.int8] = np.sign(np.asarray(observed)).astype(np.int8)
+    return signs
 
 
 def _features(scores: Floats, exponent: float) -> Floats:
