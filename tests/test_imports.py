@@ -24,6 +24,7 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("completion",),
+    ("annotate",),
     ("report", "testing", "estimator", "embedding"),
     ("bench",),
     ("compare",),
@@ -55,6 +56,8 @@ HEAVY = (
     "onnx",
     "onnxruntime",
     "onnxscript",
+    "fastapi",
+    "uvicorn",
 )
 
 
