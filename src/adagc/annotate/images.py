@@ -88,12 +88,15 @@ class FolderScenes(SceneDataset):
         return self._root / self.files[row]
 
     def _first(self) -> Header:
-        self._example = 0
-        for self._example in range(min(_LOOKED_AT, len(self.files))):
+        reason = None
+        for row in range(min(_LOOKED_AT, len(self.files))):
             try:
-                return peek(self.path(self._example), nodata=self._nodata)
+                header = peek(self.path(row), nodata=self._nodata)
             except DataError as error:
                 reason = error
+            else:
+                self._example = row
+                return header
         raise DataError(f"{self._root}: none of the first images can be read, such as {reason}")
 
     def _is_band(self, header: Header) -> bool:

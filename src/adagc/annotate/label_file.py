@@ -61,6 +61,10 @@ class LabelFile:
                 self._whole = False
                 append(self.path, row)
                 self._whole = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Make good for a write that failed."""
         if not self._whole:
             self._write()
 
@@ -81,7 +85,9 @@ class LabelFile:
     def _head(self) -> bytes:
         # The classes, because a file without labels of a class would not say that there is one.
         named = _line(self._rules.classes)
-        return b"# classes: " + named + (b"image,label\n" if self._rules.simple else b"image,labels\n")
+        return (
+            b"# classes: " + named + (b"image,label\n" if self._rules.simple else b"image,labels\n")
+        )
 
     def _row(self, answer: Event) -> bytes | None:
         """The line of an answer; None if the form of the file has no line for it."""

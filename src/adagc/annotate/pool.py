@@ -6,7 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 
-from adagc.annotate.events import Event
+from adagc.annotate.events import Event, Kind
 
 
 class Pool:
@@ -34,10 +34,6 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.images)
-
-    def known(self, image: str) -> bool:
-        """Whether there is such an image."""
-        return image in self._place
 
     def holds(self, who: str, image: str) -> bool:
         """Whether it is this person who is to answer this image."""
@@ -69,7 +65,7 @@ class Pool:
         return None
 
     def _is_free(self, who: str, place: int) -> bool:
-        takers = self._takers[place] if place in self._takers else ()
+        takers = self._takers.get(place, ())
         return (
             len(takers) < self._wanted[place]
             and who not in takers
@@ -93,13 +89,15 @@ class Pool:
         self._skipped[who].add(place)
         self._release(who, place)
 
-    def undo(self, who: str, image: str, *, answered: bool) -> bool:
-        """Give an image back to the person who has answered or skipped it, as the current one.
+    def undo(self, who: str, image: str, kind: Kind) -> bool:
+        """Give an image back to the person who answered it in this way, as the current one.
 
-        False if it was skipped and others have it by now.
+        False if it was skipped and others have it by now, or if there is no such image any more.
         """
-        place = self._place[image]
-        if answered:
+        place = self._place.get(image)
+        if place is None:
+            return False
+        if kind != "skip":
             self.finished -= self._answers[place] == self._wanted[place]
             self._answers[place] -= 1
         elif len(self._takers[place]) >= self._wanted[place]:

@@ -11,8 +11,11 @@ import hashlib
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from adagc.errors import UsageError, check_range
+
+Answer = Literal["choose", "none", "skip", "absent"]
 
 
 @dataclass(frozen=True)
@@ -104,3 +107,43 @@ def offer(
     shuffled = luck.sample(pool, len(pool))
     ranked = sorted((each for each in shuffled if each in left), key=counts.__getitem__)
     return tuple(luck.sample(ranked[: rules.candidates], min(rules.candidates, len(ranked))))
+
+
+def check_answer(
+    rules: Rules,
+    kind: Answer,
+    offers: Sequence[Sequence[str]],
+    present: Sequence[str],
+    absent: Sequence[str],
+    key: int | None,
+) -> None:
+    """Raise UsageError if the rules do not allow an answer.
+
+    Args:
+        rules: What may be answered.
+        kind: What was answered.
+        offers: What was offered for the image, the last offer last.
+        present: Classes that were said to be there.
+        absent: Classes that were said not to be there.
+        key: Place of the chosen class in the last offer, if a key chose it.
+    """
+    named = [*present, *absent]
+    offered = {name for names in offers for name in names}
+    last = offers[-1]
+    if (kind == "choose") != bool(present) or (kind in ("none", "skip") and absent):
+        problem = f"an answer {kind!r} cannot name these classes"
+    elif kind == "absent" and not absent:
+        problem = "an answer 'absent' must name a class"
+    elif len(set(named)) != len(named):
+        problem = "an answer names a class twice"
+    elif not offered.issuperset(named):
+        problem = "an answer names a class that was not offered"
+    elif absent and not rules.absent:
+        problem = "absent classes are not asked for (--absent)"
+    elif len(present) > 1 and not rules.several:
+        problem = "one class is asked for, not several (--several)"
+    elif key is not None and not (key < len(last) and tuple(present) == (last[key],)):
+        problem = "the key does not belong to the class"
+    else:
+        return
+    raise UsageError(problem)

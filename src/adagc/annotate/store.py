@@ -66,7 +66,9 @@ class Store:
         except Timeout:
             raise self._busy() from None
         except OSError as error:
-            raise DataError(f"{path} cannot be written ({error.strerror}); check its folder") from None
+            raise DataError(
+                f"{path} cannot be written ({error.strerror}); check its folder"
+            ) from None
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._open()
@@ -226,10 +228,7 @@ def _settings(database: sqlite3.Connection) -> dict[str, Any]:
 
 def _events(database: sqlite3.Connection) -> list[Event]:
     rows = database.execute(f"SELECT {_COLUMNS} FROM events ORDER BY number").fetchall()
-    return [
-        Event(*row[:5], _unpacked(row[5]), _unpacked(row[6]), _unpacked(row[7]), *row[8:])
-        for row in rows
-    ]
+    return [Event(*row[:5], *map(_unpacked, row[5:8]), *row[8:]) for row in rows]
 
 
 def _packed(names: tuple[str, ...]) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-
 @dataclass(frozen=True, eq=False)
 class Neighbours:
     """Which classes are related, judged by the embeddings of their names."""
