@@ -24,6 +24,8 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("completion",),
+    ("review",),
+    ("annotate",),
     ("report", "testing", "estimator", "embedding"),
     ("bench",),
     ("compare",),
