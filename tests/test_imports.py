@@ -24,6 +24,7 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("completion",),
+    ("review",),
     ("annotate",),
     ("report", "testing", "estimator", "embedding"),
     ("bench",),

@@ -1,23 +1,19 @@
-"""Images as pictures for a screen: the first version, in natural colours only."""
+"""Images as annotators see them: a composite of bands, encoded for a browser, and their place."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-from PIL import Image
-
+from adagc.errors import DataError
+from adagc.images import pictures as drawing
 from adagc.images.base import SceneDataset
-from adagc.images.pictures import stretch
+from adagc.images.composites import Composite, composites_of
+from adagc.images.footprint import Place
 
+__all__ = ["Composite", "Picture", "Place", "Stretch", "composites", "picture", "place"]
 
-@dataclass(frozen=True)
-class Composite:
-    """Which bands are shown as red, green and blue."""
-
-    name: str
-    bands: tuple[str, str, str]
+Stretch = Literal["image", "data set"]
 
 
 @dataclass(frozen=True)
@@ -25,28 +21,50 @@ class Picture:
     """An encoded picture."""
 
     data: bytes
-    media_type: str
+    media_type: str  # image/png, image/jpeg or image/webp
 
 
 def composites(images: SceneDataset) -> tuple[Composite, ...]:
-    """What can be shown of these images, the usual one first."""
-    red, green, blue = (images.bands[i] for i in images.rgb)
-    return (Composite("natural colour", (red, green, blue)),)
+    """All ways to show these images, the most natural first; see `composites_of`.
+
+    Raises:
+        DataError: These are embeddings, of which there is nothing to see.
+    """
+    if not images.is_image:
+        raise DataError(
+            f"these are embeddings of {images.shape[0]} numbers, of which there is nothing to see:"
+            " give the images they were made from"
+        )
+    return composites_of(images.bands)
 
 
 def picture(
-    images: SceneDataset, row: int, composite: Composite, *, longest: int = 1024
+    images: SceneDataset,
+    row: int,
+    composite: Composite,
+    *,
+    longest: int = 1024,
+    stretch: Stretch = "data set",
 ) -> Picture:
-    """One image as PNG or JPEG, no side longer than `longest`; DataError if it is broken."""
-    where = [images.bands.index(band) for band in composite.bands]
-    values = images.gather(np.array([row]))[:, where]
-    if values.dtype != np.uint8:
-        known = [band[np.isfinite(band)] for band in values[0].astype(np.float64)]
-        ranges = [np.percentile(band, (2, 98)) if band.size else (0.0, 1.0) for band in known]
-        values = stretch(values, np.array(ranges))
-    drawn = Image.fromarray(np.ascontiguousarray(np.moveaxis(values[0], 0, -1)))
-    drawn.thumbnail((longest, longest), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    drawn.save(buffer, "PNG" if max(drawn.size) <= 256 else "JPEG", quality=90)
-    kind = "png" if max(drawn.size) <= 256 else "jpeg"
-    return Picture(buffer.getvalue(), f"image/{kind}")
+    """One image as a picture; missing values are transparent.
+
+    Args:
+        images: The data set.
+        row: Which image.
+        composite: What to show of it, one of `composites`.
+        longest: Longest side in pixels; larger images are made smaller, none is made larger.
+        stretch: What the darkest and the brightest value are taken from. "data set" measures some
+            images once, so that a lake stays darker than a roof; images of 8 bits, which were made
+            to be looked at, are then shown as they are. "image" shows the most of each image.
+    """
+    shown, known = drawing.eight_bits(images, row, composite.channels, alone=stretch == "image")
+    sharp = max(shown.shape[1:]) <= drawing.SHARP
+    data, kind = drawing.encode(
+        shown, longest=longest, quality=None if sharp else 92, known=None if known.all() else known
+    )
+    return Picture(data, kind)
+
+
+def place(images: SceneDataset, row: int) -> Place | None:
+    """Where the image lies on earth: centre in degrees, size in metres; None if not known."""
+    return images.place(row)

@@ -13,21 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from adagc.errors import AdagcError
+from adagc.images.spectral import canonical_band
 
 RGB = ("red", "green", "blue")
-
-# Sentinel-2 and Landsat 8/9 use the same numbers for these three bands.
-_ALIASES = {
-    **{"r": "red", "b04": "red", "b4": "red"},
-    **{"g": "green", "b03": "green", "b3": "green"},
-    **{"b": "blue", "b02": "blue", "b2": "blue"},
-}
-
-
-def canonical_band(name: str) -> str:
-    """The standard spelling of a band's name: `B04`, `R` and `Red` all become "red"."""
-    lowered = name.strip().lower()
-    return _ALIASES.get(lowered, lowered)
 
 
 def adapt_filters(filters: Tensor, source: Sequence[str], target: Sequence[str]) -> Tensor:
