@@ -52,7 +52,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 # Commands that continue what was interrupted, and the option that they need for it.
 _CONTINUE = {"train": " with --resume"} | dict.fromkeys(
-    ("bench", "ablate", "tune", "budget", "complete", "predict", "annotate"), ""
+    ("bench", "ablate", "tune", "budget", "complete", "predict"), ""
 )
 _HELP = ("-h", "--help", "help")
 

@@ -14,6 +14,7 @@ from adagc.images.array import array_file, open_arrays
 from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
 from adagc.images.decode import Header, peek, read_image, resize, transparent
+from adagc.images.footprint import Place, file_place
 from adagc.images.scan import find_images, image_names
 
 _LOOKED_AT = 20  # files that may be unreadable before the first one that can be read
@@ -82,6 +83,10 @@ class FolderScenes(SceneDataset):
     def depth(self) -> np.dtype[Any]:
         """See `SceneDataset.depth`."""
         return self._depth
+
+    def place(self, row: int) -> Place | None:
+        """See `SceneDataset.place`; only the file of this image is read."""
+        return file_place(self.path(row))
 
     def path(self, row: int) -> Path:
         """The file of an image."""

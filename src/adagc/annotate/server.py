@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import resources
 from typing import Annotated, Any, Final
 
@@ -153,6 +154,13 @@ def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
         # A new start may have other images under the same number, so browsers ask again.
         return Response(found.data, media_type=found.media_type)
 
+    @app.get("/api/place/{row}")
+    def where(row: Annotated[int, Path(ge=0, le=2**31)]) -> dict[str, Any]:
+        """Where an image lies on earth; nothing if that is not known."""
+        if row >= len(images):
+            raise HTTPException(404, "there is no such image")
+        return pictures.place(row)
+
     @app.post("/api/look")
     def look(asked: _Asked) -> dict[str, Any]:
         """What an annotator has before them."""
@@ -225,6 +233,15 @@ class _Pictures:
             while len(self._made) > _KEPT:
                 self._made.popitem(last=False)
         return made
+
+    def place(self, row: int) -> dict[str, float]:
+        """The centre of an image in degrees and its size in metres; empty if not known."""
+        try:
+            found = self._images.place(row)
+        except Exception as error:  # as above; the place is not worth a message
+            log.info("%s: %s", self._images.names[row], error)
+            found = None
+        return {} if found is None else asdict(found)
 
 
 def _name(names: Sequence[str], number: int) -> str:

@@ -7,10 +7,14 @@ from pathlib import Path
 
 from adagc.commands.common import make_parser, quiet_start
 from adagc.errors import MissingExtraError, UsageError, check_range
+from adagc.options import read
 
 
 def annotate(argv: list[str]) -> None:
     """Label images in the browser, with one key per image."""
+    from adagc.training.settings import DataSettings
+
+    known = read(DataSettings)
     parser = make_parser(
         "annotate", annotate, "adagc annotate photos/ --classes classes.txt --out labels.csv"
     )
@@ -55,9 +59,9 @@ def annotate(argv: list[str]) -> None:
         group=page,
     )
     parser.flag("no_browser", "Do not open the page in the browser.", group=page)
-    read = "how images are read"
-    parser.option("bands", list[str] | None, None, "Names of the bands, in file order.", group=read)
-    parser.option("nodata", float | None, None, "Value of missing pixels, besides NaN.", group=read)
+    reading = "how images are read"
+    for name in ("bands", "nodata"):
+        parser.add(known[name], group=reading)
     options = parser.parse(argv)
     _check(options)
     _serve(options)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.errors import DataError
 from adagc.images.base import SceneDataset
 
 SIDE = 144  # longest side of a thumbnail in pixels
@@ -85,10 +87,25 @@ def limits(images: SceneDataset, channels: Sequence[int] | None = None) -> Limit
     if chosen not in kept:
         count = min(SAMPLE, len(images))
         rows = np.linspace(0, len(images) - 1, count).round().astype(np.int64)
-        # One at a time: files of a folder need not have the same size.
-        parts = [thinned(channels_of(images.gather(rows[[i]])[0], chosen)) for i in range(count)]
+        parts = list(_sampled(images, rows, chosen))
+        if not parts:
+            raise DataError(
+                "none of the images from which the range of values is taken can be read"
+            )
         kept[chosen] = range_of(np.concatenate(parts, axis=1))
     return kept[chosen]
+
+
+def _sampled(
+    images: SceneDataset, rows: NDArray[np.int64], channels: Sequence[int]
+) -> Iterator[NDArray[Any]]:
+    """Values of these images, one at a time: files of a folder need not have the same size.
+
+    Those that cannot be read are left out, because they must not keep anybody from the others.
+    """
+    for row in rows:
+        with suppress(DataError):
+            yield thinned(channels_of(images.gather(np.array([row]))[0], channels))
 
 
 _LIMITS: WeakKeyDictionary[SceneDataset, dict[tuple[int, ...], Limits]] = WeakKeyDictionary()

@@ -14,6 +14,7 @@ let busy = true; // an answer is under way, or the image is not there yet
 let seen = false; // the image of this view is on the screen
 let marking = false; // the next key marks a class as not there
 let marks = new Map(); // class number -> "present" or "absent", before the answer is sent
+let placeless = false; // images of this folder do not say where they lie
 let listed = []; // class numbers of the buttons, in their order
 
 // -- what people work with -----------------------------------------------------------------------
@@ -165,8 +166,22 @@ async function showPicture(fresh) {
   busy = false;
   if (fresh) startClock();
   enable();
+  if (fresh) showPlace(row);
   document.body.dataset.shown = String(row);
   if (fresh) speak();
+}
+
+async function showPlace(row) {
+  byId("where").hidden = true;
+  const told = placeless ? {} : await fetch(`api/place/${row}`).then((answer) => answer.json()).catch(() => ({}));
+  if (row !== view.image || told.latitude === undefined) {
+    placeless ||= told.latitude === undefined && row === view.image;
+    return;
+  }
+  const degrees = (angle, [plus, minus]) => `${Math.abs(angle).toFixed(4)}° ${angle < 0 ? minus : plus}`;
+  const wide = told.width >= 10000 ? `${Math.round(told.width / 1000)} km` : told.width >= 1000 ? `${(told.width / 1000).toFixed(1)} km` : `${Math.round(told.width)} m`;
+  byId("where").textContent = `${degrees(told.latitude, "NS")}, ${degrees(told.longitude, "EW")} · ${wide} wide`;
+  byId("where").hidden = false;
 }
 
 function showProgress() {
