@@ -337,7 +337,7 @@ const actions = {
   "zoom-out": () => stage.zoom(1 / 1.5),
   "zoom-fit": () => stage.fit(),
   "show-help": () => byId("help").showModal(),
-  "show-counts": () => { showCounts(); byId("counts").showModal(); },
+  "show-counts": () => { showCounts(); byId("counts").showModal(); byId("counts").scrollTop = 0; },
   rename: () => { byId("help").close(); welcome(); },
 };
 for (const [id, act] of Object.entries(actions)) byId(id).addEventListener("click", act);
