@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
@@ -148,13 +149,8 @@ def test_where_everything_was_just_given_everything_is_offered():
 def test_the_order_is_a_permutation_that_added_images_do_not_disturb(names, seed):
     before = [names[row] for row in order(names, seed)]
     assert sorted(before) == sorted(names)
-    after = [
-        name
-        for name in (
-            [*names, "one more image"][row] for row in order([*names, "one more image"], seed)
-        )
-    ]
-    assert [name for name in after if name in set(names)] == before or "one more image" in names
+    half = names[: len(names) // 2]
+    assert [half[row] for row in order(half, seed)] == [name for name in before if name in half]
 
 
 def test_the_order_depends_on_the_seed_and_not_on_the_names():
@@ -163,7 +159,7 @@ def test_the_order_depends_on_the_seed_and_not_on_the_names():
     assert first != second
     # Neither sorted nor in blocks: the mean step between neighbours of a random order is n / 3.
     for rows in (first, second):
-        steps = [abs(a - b) for a, b in zip(rows, rows[1:], strict=False)]
+        steps = [abs(a - b) for a, b in itertools.pairwise(rows)]
         assert 140 < sum(steps) / len(steps) < 195
 
 

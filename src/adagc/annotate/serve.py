@@ -34,7 +34,7 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         names = _NAMES_OF_HERE
         if host is not None:
-            names |= {host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+            names |= {host.lower(), socket.gethostname().lower()}
         guard = Guard(app, hosts=names, any_address=host is not None, token=self.token)
         self.address = f"http://{_called(host)}:{self.port}/"
         if self.token is not None:
@@ -65,9 +65,13 @@ class Server:
             while work.is_alive():
                 work.join(1.0)
         finally:
-            self._server.should_exit = True
+            self.stop()
             work.join(_GRACE + 2)
             self._socket.close()
+
+    def stop(self) -> None:
+        """Let `run` return when the requests that are under way are answered."""
+        self._server.should_exit = True
 
 
 def _listening(host: str, port: int) -> socket.socket:
