@@ -23,7 +23,8 @@ class Client:
     """One visitor, with the cookies that the server has set."""
 
     def __init__(self, port: int, *, host: str | None = None, cookie: str = "") -> None:
-        self.port, self.host, self.cookie = port, host or f"127.0.0.1:{port}", cookie
+        self.port, self.cookie = port, cookie
+        self.host = f"127.0.0.1:{port}" if host is None else host
 
     def send(
         self, method: str, path: str, body: Any = None, **headers: str

@@ -99,7 +99,7 @@ def test_a_picture_and_a_broken_one(running):
 
 
 def test_no_answer_names_a_place_of_this_machine(running, folder):
-    project, client, _ = running
+    _, client, _ = running
     asked = [
         ("GET", "/"), ("GET", "/api/project"), ("GET", "/api/picture/5/0"), ("GET", "/api/place/0"),
         ("GET", "/nothing"), ("POST", "/api/look"), ("POST", "/api/answer"),
@@ -218,7 +218,8 @@ def test_malformed_requests(client, body):
     [
         {"image": -1}, {"image": 2**70}, {"image": "0"}, {"image": 1.5}, {"image": True},
         {"present": [99]}, {"present": [-1]}, {"present": "forest"}, {"present": []},
-        {"present": list(range(1001))}, {"kind": "undo"}, {"kind": "shown"}, {"key": 9}, {"key": -1},
+        {"present": list(range(1001))}, {"kind": "undo"}, {"kind": "shown"}, {"key": 9},
+        {"key": -1},
         {"seconds": -1}, {"seconds": 1e300}, {"request": "x"}, {"request": "a/../../b----"},
         {"absent": [0]}, {"name": "a\nb"}, {"path": "/etc/passwd"},
     ],
@@ -243,8 +244,10 @@ def test_a_body_of_10_megabytes_is_refused_at_once(client):
 
 def test_a_body_that_does_not_say_its_length_is_limited_too(client):
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as line:
-        head = f"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
-        line.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        line.sendall(
+            f"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n"
+            "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
         try:
             for _ in range(40):
                 line.sendall(b"2000\r\n" + b" " * 0x2000 + b"\r\n")
@@ -347,7 +350,7 @@ def test_with_a_host_any_address_in_digits_is_answered_and_no_other_name(guarded
         assert Client(client.port, host=host).send("GET", f"/?token={token}")[0] == status
 
 
-# -- what is not saved is not acknowledged ----------------------------------------------------------
+# -- what is not saved is not acknowledged ---------------------------------------------------------
 
 
 def test_a_full_disk_under_the_label_file_is_told_and_made_good(tmp_path, monkeypatch):
@@ -375,7 +378,7 @@ def test_a_full_disk_under_the_events_is_told_and_nothing_is_kept(tmp_path):
         pages = database.execute("PRAGMA page_count").fetchone()[0]
         database.execute(f"PRAGMA max_page_count = {pages}")
         refused = None
-        for number in range(400):  # until the last page is full
+        for _ in range(400):  # until the last page is full
             status, _, content = client.send(
                 "POST", "/api/refresh", {"name": "ann", "image": view["image"]}
             )
