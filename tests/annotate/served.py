@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,10 +69,10 @@ def make_images(folder: Path, count: int = 6) -> list[str]:
 
 @contextmanager
 def serving(
-    folder: Path, *, host: str | None = None, **options: Any
+    folder: Path, *, host: str | None = None, bands: Sequence[str] | None = None, **options: Any
 ) -> Iterator[tuple[Project, Client, Server]]:
     """A project on the images in `folder`/images, served."""
-    images = open_images(folder / "images")
+    images = open_images(folder / "images", bands=bands)
     project = Project(folder, images.names, **options)
     server = Server(make_app(project.desk, images), host=host)
     ready = threading.Event()
