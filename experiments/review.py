@@ -53,6 +53,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, nargs="+", default=[200])
     parser.add_argument("--least", type=float, default=LEAST)
     parser.add_argument("--most", type=int, default=MOST)
+    parser.add_argument("--epochs", type=int, help="those of the scenario by default")
+    parser.add_argument("--batch", type=int, help="batch size; that of the scenario by default")
+    parser.add_argument("--rate", type=float, help="learning rate; likewise")
     parser.add_argument("--out", type=Path, default=Path("review.jsonl"))
     options = parser.parse_args()
     if options.what == "run":
@@ -63,9 +66,17 @@ def main() -> None:
 
 def one_seed(seed: int, options: argparse.Namespace) -> None:
     """All trainings of one seed that the record does not have."""
-    key = {
-        "scenario": options.scenario, "method": options.method, "seed": seed,
-    }  # fmt: skip
+    scenario = load(options.scenario)
+    config = replace(scenario.config(seed), scheme=None, thresholds="pooled-f1", oracle=False)
+    config = replace(
+        config,
+        epochs=options.epochs or config.epochs,
+        batch_size=options.batch or config.batch_size,
+        learning_rate=options.rate or config.learning_rate,
+    )
+    method = find(options.method)
+    key = {"scenario": options.scenario, "method": method.title, "seed": seed}
+    key |= {"epochs": config.epochs, "batch": config.batch_size}
     asked = {"least": options.least, "most": options.most}
     wanted = [
         {**key, **asked, "order": order, "count": count}
@@ -77,9 +88,7 @@ def one_seed(seed: int, options: argparse.Namespace) -> None:
     first = {**key, "order": "none", "count": 0}
     if not missing and _has(known, first):
         return
-    scenario = load(options.scenario)
-    config = replace(scenario.config(seed), scheme=None, thresholds="pooled-f1")
-    told = scenario.told(find(options.method).title)
+    told = scenario.told(method.title)
     collection = open_configured(config)
     labels = simulate(collection, "random", config.label_seed)
     assert collection.truth is not None
@@ -87,7 +96,7 @@ def one_seed(seed: int, options: argparse.Namespace) -> None:
 
     def trained(table: LabelTable, line: dict[str, Any]) -> Run:
         began = time.process_time()
-        run = train(config, find(options.method)(**told), collection=collection, labels=table)
+        run = train(config, method(**told), collection=collection, labels=table)
         line["seconds"] = round(time.process_time() - began, 1)
         scores = run.scores
         assert scores is not None
@@ -124,7 +133,19 @@ def one_seed(seed: int, options: argparse.Namespace) -> None:
 
 def _has(known: list[Any], one: dict[str, Any]) -> bool:
     keys = [
-        k for k in ("scenario", "method", "seed", "order", "count", "least", "most") if k in one
+        k
+        for k in (
+            "scenario",
+            "method",
+            "seed",
+            "epochs",
+            "batch",
+            "order",
+            "count",
+            "least",
+            "most",
+        )
+        if k in one
     ]
     return any(all(line.get(k) == one[k] for k in keys) for line in known)
 
@@ -134,14 +155,25 @@ def table(options: argparse.Namespace) -> None:
     groups: dict[Any, dict[int, Any]] = defaultdict(dict)
     for line in read(options.out):
         name = (line["order"], line["count"], line.get("least"), line.get("most"))
-        groups[line["scenario"], line["method"], *name][line["seed"]] = line
-    print(
-        "| scenario | method | order | images | least | most | questions | yes | mAP | mF1 | seeds |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+        groups[line["scenario"], line["method"], line["epochs"], *name][line["seed"]] = line
+    heads = [
+        "scenario",
+        "method",
+        "epochs",
+        "order",
+        "images",
+        "least",
+        "most",
+        "questions",
+        "yes",
+        "mAP",
+        "mF1",
+        "seeds",
+    ]
+    print(f"| {' | '.join(heads)} |")
+    print("|---" * len(heads) + "|")
     for key, lines in sorted(groups.items(), key=str):
-        scenario, method, order, count, least, most = key
-        base = groups.get((scenario, method, "none", 0, None, None), {})
+        base = groups.get((*key[:3], "none", 0, None, None), {})
         seeds = [s for s in sorted(lines) if s in base and s in options.seeds]
         if not seeds:
             continue
@@ -150,15 +182,12 @@ def table(options: argparse.Namespace) -> None:
             now = [100 * lines[s][metric] for s in seeds]
             gain = [100 * (lines[s][metric] - base[s][metric]) for s in seeds]
             spread = statistics.stdev(gain) if len(gain) > 1 else 0.0
-            cells.append(
-                f"{statistics.mean(now):.2f} ({statistics.mean(gain):+.2f} ± {spread:.2f})"
-            )
+            gained = f"{statistics.mean(gain):+.2f} ± {spread:.2f}"
+            cells.append(f"{statistics.mean(now):.2f} ({gained})")
         asked = statistics.mean(lines[s].get("questions", 0) for s in seeds)
         yes = statistics.mean(lines[s].get("yes", 0) for s in seeds) / max(asked, 1)
-        print(
-            f"| {scenario} | {method} | {order} | {count} | {least} | {most} | {asked:.0f} |"
-            f" {yes:.0%} | {cells[0]} | {cells[1]} | {len(seeds)} |"
-        )
+        row = (*key, f"{asked:.0f}", f"{yes:.0%}", *cells, len(seeds))
+        print(f"| {' | '.join(map(str, row))} |")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from adagc.annotate.selection import (
     distance_from_random,
     dominance,
     liking,
-    wilson,
 )
 from adagc.annotate.visits import visits
 from adagc.errors import DataError
 from adagc.labels import LabelTable
+from adagc.metrics.shares import wilson
 from simulated_annotators import CLASSES, annotate, by_area, by_weights, mixed, scenes
 
 RANDOM = by_weights([1.0] * len(CLASSES))

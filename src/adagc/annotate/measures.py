@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 from adagc.annotate.agreement import coded, cohen_interval, fleiss_interval
 from adagc.annotate.events import Event
 from adagc.annotate.selection import (
-    Estimate,
     Liking,
     area_power,
     chi_square_tail,
     distance_from_random,
     dominance,
     liking,
-    wilson,
 )
 from adagc.annotate.visits import Visits, visits
 from adagc.errors import DataError
 from adagc.labels import LabelTable
+from adagc.metrics.shares import Estimate, wilson
 
 BREAK = 120.0  # seconds on screen from which on somebody has not been working
 FEW = 20  # images from which on agreement or a comparison with the truth is measured

@@ -26,40 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.metrics.shares import Estimate
+
 _DROP = 1.9207  # half of the 95th percentile of chi-square with one degree of freedom
 LARGEST_POWER = 50.0  # a κ of this size is as good as Dominant
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-    count: int  # of observations that it comes from
-
-
-def wilson(hits: float, count: float) -> Estimate:
-    """A share with the interval of Wilson, which stays inside 0 and 1 and is right for few.
-
-    >>> found = wilson(8, 10)
-    >>> round(found.low, 3), round(found.high, 3)
-    (0.49, 0.943)
-    """
-    if count <= 0:
-        return Estimate(float("nan"), 0.0, 1.0, 0)
-    z = 1.959964
-    share = hits / count
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = (
-        z
-        / (1 + z * z / count)
-        * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    )
-    # Rounding must not leave a share of 0 or 1 outside of its interval.
-    low, high = min(share, middle - half), max(share, middle + half)
-    return Estimate(share, max(0.0, low), min(1.0, high), int(count))
 
 
 def dominance(

@@ -9,6 +9,7 @@ import numpy as np
 
 from adagc.errors import LabelFileError, UsageError
 from adagc.labels import LabelTable
+from adagc.metrics.shares import Estimate, clustered
 from adagc.suggest import hint_or_list
 
 YES, NO, SKIP = 1, -1, 0
@@ -84,3 +85,43 @@ def conflicts(table: LabelTable, answers: Sequence[Answer]) -> list[Answer]:
         and answer.value != SKIP
         and table.values[rows[answer.image], column[answer.label]] * answer.value < 0
     ]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How often suggested classes are there, and classes drawn at random, as people said."""
+
+    suggested: Estimate  # share of the suggestions that were answered that are there
+    random: Estimate  # share of the classes drawn at random, which blind mode mixes in
+    skipped: int
+
+    @property
+    def sentence(self) -> str:
+        """What this says, in plain words."""
+        said = f"{_words(self.suggested)} of suggested classes are there"
+        if not self.random.count:
+            return f"{said}; without blind mode nobody knows how many of others are"
+        return f"{said}, and {_words(self.random)} of classes drawn at random"
+
+
+def precision(answers: Sequence[Answer]) -> Precision:
+    """Precision of suggestions and the rate of random classes, with intervals.
+
+    Answers about one image are alike, for which the intervals allow. Of several answers about one
+    entry the last one counts.
+    """
+    last = {(answer.image, answer.label): answer for answer in answers}
+    images = {name: i for i, name in enumerate(dict.fromkeys(a.image for a in answers))}
+    hits, counts = (np.zeros((2, len(images)), dtype=np.int64) for _ in range(2))
+    for answer in last.values():
+        if answer.value != SKIP:
+            counts[int(answer.blind), images[answer.image]] += 1
+            hits[int(answer.blind), images[answer.image]] += answer.value == YES
+    skipped = sum(answer.value == SKIP for answer in last.values())
+    return Precision(clustered(hits[0], counts[0]), clustered(hits[1], counts[1]), skipped)
+
+
+def _words(share: Estimate) -> str:
+    if not share.count:
+        return "nobody knows how many"
+    return f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%}, {share.count:,} answers)"
