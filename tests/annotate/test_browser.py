@@ -48,6 +48,7 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", lambda asked: self._asked(asked.url, address))
         self.page.goto(address)
+        self.page.wait_for_selector("#welcome[open]")
         self.page.keyboard.type(name)  # the field of the name has the focus
         self.page.keyboard.press("Enter")
         self.wait(None)
@@ -170,7 +171,7 @@ def test_fifty_images_by_keys_alone(chromium, tmp_path):
 
 def test_a_key_that_is_held_down_answers_once(chromium, tmp_path):
     make_scenes(tmp_path, 8)
-    with serving(tmp_path, bands=BANDS) as (project, _, server):
+    with serving(tmp_path, bands=BANDS) as (_, _, server):
         visitor = Visitor(chromium, server.address)
         row = visitor.row
         for _ in range(20):  # without a release these are repetitions
@@ -303,8 +304,6 @@ WINDOWS = {
     "390x844": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True,
                 "color_scheme": "dark", "device_scale_factor": 2},
     "200-percent": {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2},
-    "dark": {"color_scheme": "dark"},
-    "light": {},
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ let seen = false; // the image of this view is on the screen
 let marking = false; // the next key marks a class as not there
 let marks = new Map(); // class number -> "present" or "absent", before the answer is sent
 let placeless = false; // images of this folder do not say where they lie
+let focusing = null; // the button that had the focus, for those who choose with Tab and Enter
 let listed = []; // class numbers of the buttons, in their order
 
 // -- what people work with -----------------------------------------------------------------------
@@ -206,6 +207,8 @@ function showCandidates() {
   const text = byId("search").value.trim().toLowerCase();
   listed = view.candidates.filter((each) => !text || project.classes[each].toLowerCase().includes(text));
   if (text) listed.sort((a, b) => starts(b, text) - starts(a, text));
+  const focused = [...byId("candidates").querySelectorAll("button")].indexOf(document.activeElement);
+  if (focused >= 0) focusing = focused;
   byId("candidates").replaceChildren(...listed.map(candidate));
   showMarks();
 }
@@ -226,7 +229,10 @@ function candidate(each, place) {
   const text = document.createElement("span");
   text.textContent = project.classes[each];
   button.append(text);
-  button.addEventListener("click", () => choose(place));
+  button.addEventListener("click", (event) => {
+    if (event.detail) button.blur(); // of a mouse or a finger: Enter means "done" then
+    choose(place);
+  });
   item.append(button);
   return item;
 }
@@ -252,6 +258,10 @@ function enable() {
   byId("confirm").disabled = !answerable || marks.size === 0;
   byId("skip").disabled = busy || view?.image === null;
   byId("undo").disabled = busy || !view?.undoable;
+  if (answerable && focusing !== null) {
+    byId("candidates").querySelectorAll("button")[focusing]?.focus({ focusVisible: false });
+    focusing = null;
+  }
 }
 
 function showEnd() {
