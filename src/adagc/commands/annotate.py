@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from adagc.commands.common import make_parser, quiet_start
+from adagc.commands.common import make_parser, print_json, quiet_start
 from adagc.errors import MissingExtraError, UsageError, check_range
 from adagc.options import read
 
@@ -18,7 +18,7 @@ def annotate(argv: list[str]) -> None:
     parser = make_parser(
         "annotate", annotate, "adagc annotate photos/ --classes classes.txt --out labels.csv"
     )
-    parser.positional("images", str, "Folder of the images, or an array file.")
+    parser.positional("images", str | None, "Folder of the images, or an array file.", None)
     parser.option(
         "classes", str | None, None, "File with one class per line, or the names with commas."
     )
@@ -62,14 +62,58 @@ def annotate(argv: list[str]) -> None:
     reading = "how images are read"
     for name in ("bands", "nodata"):
         parser.add(known[name], group=reading)
+    report = "measuring the labels, instead of labelling"
+    parser.option(
+        "report",
+        str | None,
+        None,
+        "Label file whose labels are measured: how often each class was taken when it was offered,"
+        " bias of the keys, speed, agreement.",
+        group=report,
+    )
+    parser.option(
+        "truth",
+        str | None,
+        None,
+        "With --report: label file with all classes of some images, to compare with.",
+        group=report,
+    )
+    parser.flag("json", "With --report: print the result as one JSON object.", group=report)
     options = parser.parse(argv)
+    if options.report is not None:
+        _report(options)
+        return
     _check(options)
     _serve(options)
+
+
+def _report(options: Namespace) -> None:
+    from adagc import console
+    from adagc.annotate.measures import measure
+    from adagc.annotate.summary import events_of, render
+    from adagc.labels import read_labels
+    from adagc.suggest import require_path
+
+    if options.images is not None or options.out is not None:
+        raise UsageError("--report takes no images and no --out: give it the label file alone")
+    require_path("truth", options.truth)
+    events, classes = events_of(Path(options.report))
+    truth = None if options.truth is None else read_labels(options.truth)
+    found = measure(events, classes, truth)
+    if options.json:
+        print_json(found.to_dict())
+        return
+    for part in render(found):
+        console.stdout.print(part)
 
 
 def _check(options: Namespace) -> None:
     from adagc.suggest import require_path
 
+    if options.images is None:
+        raise UsageError("IMAGES is missing (see adagc annotate --help)")
+    if options.truth is not None or options.json:
+        raise UsageError("--truth and --json go with --report: leave them out, or add it")
     require_path("IMAGES", options.images)
     for name in ("classes", "out"):
         if getattr(options, name) is None:
