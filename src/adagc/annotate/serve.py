@@ -39,6 +39,8 @@ class Server:
         self.address = f"http://{_called(host)}:{self.port}/"
         if self.token is not None:
             self.address += f"?token={self.token}"
+        # Not the thread's own join: interrupted by Ctrl-C, that takes the thread for ended.
+        self._ended = threading.Event()
         self._server = uvicorn.Server(
             uvicorn.Config(
                 guard, log_level="error", access_log=False, server_header=False, ws="none",
@@ -55,19 +57,24 @@ class Server:
         """
         # In a thread, so that Ctrl-C and SIGTERM come to us and not to uvicorn, which would end the
         # process by the signal.
-        work = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
-        work.start()
+        threading.Thread(target=self._answer, daemon=True).start()
         try:
-            while not self._server.started and work.is_alive():
-                work.join(0.01)
+            while not self._server.started and not self._ended.wait(0.01):
+                pass
             if ready is not None:
                 ready()
-            while work.is_alive():
-                work.join(1.0)
+            while not self._ended.wait(1.0):
+                pass
         finally:
             self.stop()
-            work.join(_GRACE + 2)
+            self._ended.wait(10 * _GRACE)
             self._socket.close()
+
+    def _answer(self) -> None:
+        try:
+            self._server.run([self._socket])
+        finally:
+            self._ended.set()
 
     def stop(self) -> None:
         """Let `run` return when the requests that are under way are answered."""
