@@ -226,7 +226,7 @@ def test_a_broken_image_says_so_and_can_be_skipped(chromium, tmp_path):
         visitor = Visitor(chromium, server.address)
         for _ in range(3):
             visitor.page.wait_for_function(
-                "document.querySelector('#candidates button:enabled')"
+                "() => document.querySelector('#candidates button:enabled')"
                 " || !document.querySelector('#broken').hidden"
                 " || !document.querySelector('#end').hidden"
             )
