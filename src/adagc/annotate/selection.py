@@ -244,7 +244,7 @@ def distance_from_random(
     value = float(np.abs(gap.sum(axis=0)).sum() / (2 * count))
     weights = generator.multinomial(count, np.full(count, 1 / count), draws)
     drawn = np.abs(weights @ gap).sum(axis=1) / (2 * count)
-    low, high = np.percentile(drawn, (2.5, 97.5))
+    ends = np.percentile(drawn, (2.5, 97.5)).tolist()
     # Draws around a distance are longer than it, as noise only adds; the middle is moved back.
     excess = max(0.0, float(drawn.mean()) - value)
     levels = np.cumsum(share, axis=1)
@@ -254,6 +254,6 @@ def distance_from_random(
         at = (generator.random(count)[:, None] >= levels[:, :-1]).sum(axis=1)
         labels = np.bincount(at, minlength=classes)
         by_chance[draw] = np.abs(labels - expected).sum() / (2 * count)
-    low, high = max(0.0, float(low) - excess), max(value, float(high) - excess)
+    low, high = max(0.0, ends[0] - excess), max(value, ends[1] - excess)
     estimate = Estimate(value, min(value, low), high, count)
     return estimate, float(np.percentile(by_chance, 95))

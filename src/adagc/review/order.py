@@ -36,7 +36,8 @@ def suggested(
     ranks = np.empty(values.shape, dtype=np.int64)
     order = np.argsort(-values, axis=1, kind="stable")
     np.put_along_axis(ranks, order, np.arange(values.shape[1])[None], axis=1)
-    return open_ & (ranks < most)
+    asked: NDArray[np.bool_] = open_ & (ranks < most)
+    return asked
 
 
 def ranked(

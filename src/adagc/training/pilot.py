@@ -54,7 +54,9 @@ _RECIPE = 1  # raise it when the same settings would give another estimate
 # predicts that has hardly been trained says nothing of frequencies.
 _SHARE, _LEAST = 1 / 3, 10
 # Settings that change neither what a pilot sees nor how it is trained.
-_WITHOUT_EFFECT = FREE | {"truth", "text", "priors", "thresholds", "select", "average"}
+_WITHOUT_EFFECT = FREE | {
+    *("truth", "text", "priors", "selection", "thresholds", "select", "average")
+}
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +203,7 @@ def _pilot(
         fit(
             fresh(config.seed),
             pilot,
-            replace(task, truth=None, priors=None, text=None, fresh=fresh),
+            replace(task, truth=None, priors=None, selection=None, text=None, fresh=fresh),
             images,
             observed.train,
             Validation(observed.val, observed.values[observed.val]),
