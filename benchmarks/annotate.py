@@ -133,10 +133,10 @@ def main() -> int:
                 context.close()
             median, slow = statistics.median(waits), waits[int(0.95 * len(waits))]
             print(
-                f"{name}: first image after {start:.2f} s (limit {START}; {used:.2f} s of CPU of the"
-                f" command); next image after {1000 * median:.0f} ms in the median"
-                f" (limit {1000 * MEDIAN:.0f}), {1000 * slow:.0f} ms in the 95th percentile"
-                f" (limit {1000 * SLOW:.0f})"
+                f"{name}: first image after {start:.2f} s (limit {START}, {used:.2f} s of CPU"
+                f" of the command), next image after {1000 * median:.0f} ms in the median (limit"
+                f" {1000 * MEDIAN:.0f}), {1000 * slow:.0f} ms in the 95th percentile (limit"
+                f" {1000 * SLOW:.0f})"
             )
             worst |= start > START or median > MEDIAN or slow > SLOW
         browser.close()
