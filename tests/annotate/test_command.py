@@ -134,8 +134,8 @@ def test_the_report_measures_the_labels(tmp_path, capsys):
     project.close()
     assert main(["annotate", "--report", str(project.out)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "30 images, 30 labelled answers by 1 person" in text
-    assert "4.0 s per answer" in text
+    assert "30 images" in text
+    assert all(name in text for name in CLASSES)
     assert main(["annotate", "--report", str(tmp_path / "labels.sqlite"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["labels"] == 30
     assert main(["annotate", "--report", str(tmp_path / "nothing.csv")]) == 1

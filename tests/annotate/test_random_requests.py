@@ -6,6 +6,7 @@ import http.client
 import json
 import random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 

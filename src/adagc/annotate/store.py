@@ -207,6 +207,15 @@ def read_events(path: Path) -> tuple[list[Event], dict[str, Any]]:
         raise _foreign(path) from None
 
 
+def events_of(labels: Path) -> tuple[list[Event], tuple[str, ...]]:
+    """The events and classes of a project, given its label file or its file of events."""
+    database = labels if labels.suffix == ".sqlite" else database_of(labels)
+    events, settings = read_events(database)
+    if not any(event.kind == "choose" for event in events):
+        raise DataError(f"{database}: nobody has given a label yet; label some images first")
+    return events, tuple(settings["classes"])
+
+
 def check_header(database: sqlite3.Connection, path: Path) -> None:
     """Raise DataError unless it is a file of events that this version understands."""
     mark = database.execute("PRAGMA application_id").fetchone()[0]

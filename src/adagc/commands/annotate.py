@@ -62,23 +62,23 @@ def annotate(argv: list[str]) -> None:
     reading = "how images are read"
     for name in ("bands", "nodata"):
         parser.add(known[name], group=reading)
-    report = "measuring the labels, instead of labelling"
+    measuring = "measuring the labels, instead of labelling"
     parser.option(
         "report",
         str | None,
         None,
         "Label file whose labels are measured: how often each class was taken when it was offered,"
         " bias of the keys, speed, agreement.",
-        group=report,
+        group=measuring,
     )
     parser.option(
         "truth",
         str | None,
         None,
         "With --report: label file with all classes of some images, to compare with.",
-        group=report,
+        group=measuring,
     )
-    parser.flag("json", "With --report: print the result as one JSON object.", group=report)
+    parser.flag("json", "With --report: print the result as one JSON object.", group=measuring)
     options = parser.parse(argv)
     if options.report is not None:
         _report(options)
@@ -90,7 +90,8 @@ def annotate(argv: list[str]) -> None:
 def _report(options: Namespace) -> None:
     from adagc import console
     from adagc.annotate.measures import measure
-    from adagc.annotate.summary import events_of, render
+    from adagc.annotate.report import report
+    from adagc.annotate.store import events_of
     from adagc.labels import read_labels
     from adagc.suggest import require_path
 
@@ -99,12 +100,10 @@ def _report(options: Namespace) -> None:
     require_path("truth", options.truth)
     events, classes = events_of(Path(options.report))
     truth = None if options.truth is None else read_labels(options.truth)
-    found = measure(events, classes, truth)
     if options.json:
-        print_json(found.to_dict())
-        return
-    for part in render(found):
-        console.stdout.print(part)
+        print_json(measure(events, classes, truth).to_dict())
+    else:
+        console.stdout.print(report(events, classes, truth), markup=False, soft_wrap=True)
 
 
 def _check(options: Namespace) -> None:
