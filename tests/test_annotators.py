@@ -40,6 +40,82 @@ def double(values: list) -> Tensor:
     return torch.tensor([values], dtype=torch.float64)
 
 
+# -- an annotator who likes some classes more than others ----------------------------------------
+
+
+@st.composite
+def liked(draw: st.DrawFn) -> tuple[list[float], list[int], list[float]]:
+    """Logits of one image, what is known of it, and weights of the classes."""
+    logits, observed = draw(images())
+    weight = st.one_of(st.integers(1, 6).map(float), st.floats(0.2, 5))
+    return logits, observed, draw(st.lists(weight, min_size=len(logits), max_size=len(logits)))
+
+
+@given(liked())
+@settings(max_examples=60, deadline=None)
+def test_the_weighted_integral_is_the_sum_over_all_sets_of_labels(image):
+    logits, observed, weights = image
+    w = torch.tensor(weights, dtype=torch.float64)
+    found = losses.random_annotator(double(logits), w).exp()[0]
+    assert found.tolist() == pytest.approx(slow.selective_draw(logits, weights), rel=2e-6)
+    known = losses.random_likelihood(double(logits), torch.tensor([observed]), w).item()
+    wanted = math.log(slow.selective_known(logits, observed, weights))
+    assert known == pytest.approx(wanted, abs=2e-6)
+
+
+@given(liked())
+@settings(max_examples=30, deadline=None)
+def test_whole_weights_are_exact(image):
+    logits, observed, weights = image
+    weights = [float(max(1, round(w))) for w in weights]
+    w = torch.tensor(weights, dtype=torch.float64)
+    found = losses.random_likelihood(double(logits), torch.tensor([observed]), w).item()
+    wanted = math.log(slow.selective_known(logits, observed, weights))
+    assert found == pytest.approx(wanted, abs=1e-9)
+
+
+@given(liked())
+@settings(max_examples=40, deadline=None)
+def test_the_weighted_posterior_is_that_of_counting(image):
+    logits, observed, weights = image
+    if not any(o > 0 for o in observed):
+        return
+    w = torch.tensor(weights, dtype=torch.float64)
+    found = losses.random_posterior(double(logits), torch.tensor([observed]), w)[0].sigmoid()
+    whole = slow.selective_known(logits, observed, weights)
+    # Of what was observed only one is the label; the others say that they are there.
+    for c, o in enumerate(observed):
+        if o == 0:
+            labels = [weights[j] for j, other in enumerate(observed) if other > 0]
+            along = 0.0
+            for subset in range(2 ** len(logits)):
+                there = [bool(subset >> j & 1) for j in range(len(logits))]
+                if there[c] and all(
+                    (o2 <= 0 or y) and (o2 >= 0 or not y)
+                    for o2, y in zip(observed, there, strict=True)
+                ):
+                    every = sum(wj for wj, y in zip(weights, there, strict=True) if y)
+                    along += slow.chance(there, logits) * sum(labels) / every
+            assert found[c].item() == pytest.approx(along / whole, abs=2e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_equal_weights_give_the_very_numbers_of_no_weights(kind):
+    z = torch.randn(40, 17, generator=torch.Generator().manual_seed(0)).to(kind) * 4
+    observed = torch.randint(-1, 2, (40, 17), generator=torch.Generator().manual_seed(1))
+    for w in (torch.ones(17), torch.full((17,), 0.37)):
+        assert torch.equal(losses.random_annotator(z, w), losses.random_annotator(z))
+        for function in (losses.random_likelihood, losses.random_posterior):
+            assert torch.equal(function(z, observed, w), function(z, observed))
+
+
+def test_only_the_ratios_of_weights_count():
+    z = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).double()
+    w = torch.tensor([0.5, 1, 2, 3, 1, 1.5], dtype=torch.float64)
+    first, second = (losses.random_annotator(z, factor * w) for factor in (1, 7.3))
+    assert torch.allclose(first, second, atol=1e-12)
+
+
 # -- the random annotator ----------------------------------------------------------------------
 
 

@@ -24,6 +24,8 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("completion",),
+    ("review",),
+    ("annotate",),
     ("report", "testing", "estimator"),
     ("bench",),
     ("compare",),
@@ -55,6 +57,8 @@ HEAVY = (
     "onnx",
     "onnxruntime",
     "onnxscript",
+    "fastapi",
+    "uvicorn",
 )
 
 

@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import ablate, bench, budget, data, embed, export, predict, runs, studies
+from adagc.commands import (
+    ablate,
+    annotate,
+    bench,
+    budget,
+    data,
+    embed,
+    export,
+    predict,
+    runs,
+    studies,
+)
 from adagc.commands import complete as completing
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
@@ -33,7 +44,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         *(runs.priors, completing.complete, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
-        *(budget.budget, embed.embed),
+        *(budget.budget, embed.embed, annotate.annotate),
         *(runs.methods, data.datasets, data.text),
     )
 }
@@ -194,7 +205,7 @@ def _discard_output() -> None:
 # The commands by what they are for, as the overview lists them.
 _PURPOSES = {
     "to see what it does": ("demo",),
-    "your data": ("inspect", "simulate", "embed", "text"),
+    "your data": ("annotate", "inspect", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
     "a trained model on other data, or in other programs": ("predict", "export"),
     "which method, and with which options": ("bench", "tables", "tune", "budget"),

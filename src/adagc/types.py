@@ -44,6 +44,8 @@ class Task:
     truth: Tensor | None = None  # (N, C) float32, needs "truth"
     # (C,) share of images that contain the class, for methods that take it: true or estimated
     priors: Tensor | None = None
+    # (C,) how often the annotator writes a class down where it is there, relative to the others
+    selection: Tensor | None = None
     text: Tensor | None = None  # (C, D) embeddings of the class names, needs "text"
     fresh: Callable[[int], nn.Module] | None = None  # another such network from another seed
     positions: int = (

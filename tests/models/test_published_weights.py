@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 
 from adagc.errors import AdagcError, UsageError
 from adagc.images.array import ArrayScenes
+from adagc.images.spectral import canonical_band
 from adagc.models import HeadSpec, ModelSpec, build, load_weights
 from adagc.models.backbones import create_network
-from adagc.models.stem import canonical_band
 from adagc.models.vision import import_timm
 from adagc.training.config import RunConfig
 from adagc.training.network import network_maker

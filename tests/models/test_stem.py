@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adagc.models.stem import RGB, adapt_filters, canonical_band
+from adagc.images.spectral import canonical_band
+from adagc.models.stem import RGB, adapt_filters
 
 S2 = (
     "B01",

@@ -45,6 +45,33 @@ def random_known(logits: Sequence[float], observed: Sequence[int]) -> float:
     return total
 
 
+def selective_draw(logits: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """P(s = c) if c is drawn with the weight it has among all classes that are present."""
+    found = [0.0] * len(logits)
+    for labels in product((0, 1), repeat=len(logits)):
+        whole = sum(w for w, y in zip(weights, labels, strict=True) if y)
+        for c, y in enumerate(labels):
+            if y:
+                found[c] += chance(labels, logits) * weights[c] / whole
+    return found
+
+
+def selective_known(
+    logits: Sequence[float], observed: Sequence[int], weights: Sequence[float]
+) -> float:
+    """Probability that what is known is so, and that one of the observed labels was drawn."""
+    seen = sum(w for w, o in zip(weights, observed, strict=True) if o > 0)
+    total = 0.0
+    for labels in product((0, 1), repeat=len(logits)):
+        fits = all(
+            (o <= 0 or y) and (o >= 0 or not y) for o, y in zip(observed, labels, strict=True)
+        )
+        if fits:
+            whole = sum(w for w, y in zip(weights, labels, strict=True) if y)
+            total += chance(labels, logits) * (seen / whole if seen else 1)
+    return total
+
+
 def shares(maps: Sequence[Sequence[float]]) -> list[list[float]]:
     """a_c(v): rows are classes, columns positions."""
     columns = []

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from adagc.methods import Method
 
 Status = Literal["finished", "started", "failed", "missing"]
+# Settings that came later: runs without them are those from before.
+_LATER = frozenset({"selection"})
 DONE = "bench.json"  # this file is written last: a run that has it is finished
 
 
@@ -150,6 +152,8 @@ def make_job(
     # The label is not part of the name: two variants with the same options are one run.
     folder = out / scenario.name / slug(method.title) / f"seed{seed}-{digest}"
     told = told_by(method, full, tuned_on or scenario.tuned_on(method.title))
+    if settings["selection"] is not None and method.selective:
+        told = (*told, "selection")  # measured by clean labels of some images
     source = _source(method, full, settings["priors"])
     knows = knowledge(bool(told), source)
     return Job(
@@ -193,7 +197,11 @@ def slug(title: str) -> str:
 
 def _digest(title: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Eight hexadecimal digits that differ if anything differs that can change the result."""
-    counted = {key: value for key, value in settings.items() if key not in FREE}
+    counted = {
+        key: value
+        for key, value in settings.items()
+        if key not in FREE and not (key in _LATER and value is None)
+    }
     counted |= contents(settings)
     text = json.dumps([title, options, counted], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -48,7 +48,8 @@ _CLEAN = "clean"
 _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same results give the same bytes on any day
 # Settings that are places on the machine where the run was made; only the name is of interest.
 _PLACES = (
-    "root", "labels", "truth", "split", "cache", "text", "weights", "priors", "maps", "map_classes",
+    "root", "labels", "truth", "split", "cache", "text", "weights", "priors", "selection", "maps",
+    "map_classes",
 )  # fmt: skip
 # What reading a file raises that is not what `pack` wrote.
 _DAMAGE = (

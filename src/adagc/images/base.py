@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.images.composites import natural
+from adagc.images.footprint import Place, outline_place
 from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered, usable
 
 # Values per band from which on moments are kept; for smaller images they would take as much memory
@@ -38,6 +40,10 @@ class SceneDataset(ABC):
         None for an image whose place is not known, as those of most data sets.
         """
         return [None] * len(rows)
+
+    def place(self, row: int) -> Place | None:
+        """Where one image lies in longitude and latitude; None if that is not known."""
+        return outline_place(self.geometry(np.array([row]))[0], self.crs)
 
     @property
     def crs(self) -> str | None:
@@ -113,10 +119,6 @@ class SceneDataset(ABC):
     def rgb(self) -> tuple[int, int, int]:
         """Positions of the bands to show as red, green and blue.
 
-        They are found by name; otherwise the first three bands, or three times the first.
+        They are found by name; see `adagc.images.composites.natural`.
         """
-        lookup = {name.lower(): i for i, name in enumerate(self.bands)}
-        for triple in (("red", "green", "blue"), ("b04", "b03", "b02"), ("r", "g", "b")):
-            if all(name in lookup for name in triple):
-                return lookup[triple[0]], lookup[triple[1]], lookup[triple[2]]
-        return (0, 1, 2) if len(self.bands) >= 3 else (0, 0, 0)
+        return natural(self.bands)

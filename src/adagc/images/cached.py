@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adagc.errors import DataError
 from adagc.images.base import SceneDataset
-from adagc.images.footprint import footprints
+from adagc.images.footprint import Place, file_place, footprints
 from adagc.images.moments import Kept
 from adagc.images.store.cache import ImageCache
 
@@ -51,6 +51,10 @@ class CachedScenes(SceneDataset):
         """See `SceneDataset.geometry`."""
         shapes = self._places[0]
         return [shapes[row] for row in rows.tolist()]
+
+    def place(self, row: int) -> Place | None:
+        """See `SceneDataset.place`; only the file of this image is read."""
+        return None if self._root is None else file_place(self._root / self.files[row])
 
     @property
     def crs(self) -> str | None:

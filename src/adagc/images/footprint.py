@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import struct
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +17,8 @@ log = logging.getLogger(__name__)
 
 _TIFFS = (".tif", ".tiff")
 _COMMON = "EPSG:4326"  # of images that do not share a reference system, as from several UTM zones
+_EARTH = 6_371_008.8  # mean radius in metres
+_RING = 13  # bytes of a polygon as well-known binary before the numbers of its first ring
 _PLACED = (33550, 34264)  # TIFF tags of a scale and of a transformation to coordinates
 
 Corners = tuple[tuple[float, float], ...]
@@ -62,6 +66,66 @@ def polygon(corners: Corners) -> bytes:
     ring = (*corners, corners[0])
     numbers = [number for corner in ring for number in corner]
     return struct.pack(f"<BIII{len(numbers)}d", 1, 3, 1, len(ring), *numbers)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where on earth an image lies."""
+
+    longitude: float  # of the centre, in degrees
+    latitude: float
+    width: float  # in metres, from west to east as the image is turned
+    height: float
+
+
+def file_place(file: Path) -> Place | None:
+    """Where one file lies; None if it does not say, or rasterio is not installed."""
+    if file.suffix.lower() not in _TIFFS or find_spec("rasterio") is None:
+        return None
+    placed = _corners(file)
+    if placed is None:
+        return None
+    corners, system = placed
+    return place_of(corners if system == _COMMON else _moved(corners, system, _COMMON))
+
+
+def outline_place(outline: bytes | None, system: str | None) -> Place | None:
+    """The place of a rectangle as well-known binary in a reference system; None of other shapes."""
+    if outline is None or system is None or len(outline) < _RING + 4 * 16:
+        return None
+    order = "<" if outline[0] == 1 else ">"
+    kind, rings, points = struct.unpack(f"{order}III", outline[1:_RING])
+    if (kind, rings) != (3, 1) or points != 5 or len(outline) != _RING + 5 * 16:
+        return None
+    numbers = struct.unpack(f"{order}10d", outline[_RING:])
+    corners = tuple(zip(numbers[0:8:2], numbers[1:8:2], strict=True))
+    if system in (_COMMON, "OGC:CRS84"):
+        return place_of(corners)
+    return place_of(_moved(corners, system, _COMMON)) if find_spec("rasterio") else None
+
+
+def place_of(corners: Corners) -> Place | None:
+    """The place of an image with these corners in longitude and latitude.
+
+    >>> place = place_of(((10, 1), (10.01, 1), (10.01, 0.99), (10, 0.99)))
+    >>> round(place.longitude, 4), round(place.latitude, 4), round(place.width), round(place.height)
+    (10.005, 0.995, 1113, 1112)
+    """
+    points = [point for corner in corners for point in corner]
+    if not all(math.isfinite(point) for point in points):
+        return None
+    first, second, third, _ = corners
+    longitude = sum(corner[0] for corner in corners) / 4
+    latitude = sum(corner[1] for corner in corners) / 4
+    return Place(longitude, latitude, _distance(first, second), _distance(second, third))
+
+
+def _distance(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Metres between two points of longitude and latitude, on a sphere."""
+    (x1, y1), (x2, y2) = (tuple(map(math.radians, point)) for point in (one, other))
+    half = math.sin((y2 - y1) / 2) ** 2
+    half += math.cos(y1) * math.cos(y2) * math.sin((x2 - x1) / 2) ** 2
+    return 2 * _EARTH * math.asin(math.sqrt(min(1.0, half)))
 
 
 def _corners(file: Path) -> tuple[Corners, str] | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import os
+import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from adagc.errors import DataError
 from adagc.images.decode import EXTENSIONS
@@ -65,10 +66,13 @@ def _walk(root: Path, folders: Sequence[str]) -> Iterator[str]:
             raise DataError(
                 f"{place}: cannot be opened ({error.strerror}); check its permissions"
             ) from error
+        # Once per folder: a Path per file would take most of the time in folders of 100,000.
+        inside = place.relative_to(root).as_posix()
+        prefix = "" if inside == "." else f"{inside}/"
         for entry in visible:
             if not _is_folder(entry):
                 if entry.name.lower().endswith(EXTENSIONS) and not _is_special(entry):
-                    yield Path(entry.path).relative_to(root).as_posix()
+                    yield f"{prefix}{entry.name}"
             elif entry.is_symlink():
                 heapq.heappush(links, Path(entry.path))
             else:
@@ -102,7 +106,7 @@ def image_names(files: Sequence[str]) -> tuple[str, ...]:
     A name that two files would have, or that is the path of another file, keeps its extension, so
     that all names are different.
     """
-    short = [PurePosixPath(file).with_suffix("").as_posix() for file in files]
+    short = [posixpath.splitext(file)[0] for file in files]
     uses = Counter([*short, *files])
     return tuple(name if uses[name] == 1 else file for name, file in zip(short, files, strict=True))
 

@@ -11,6 +11,17 @@ are present independently of each other, with p_c = sigmoid(z_c):
 because ∫ u^n du = 1 / (n + 1) is the probability of one of n + 1 classes. The integrand is a
 polynomial of degree C - 1 in u, so Gauss-Legendre quadrature with ⌈C / 2⌉ nodes is exact.
 
+An annotator who likes some classes more than others draws c with probability w_c / Σ w_j of the
+classes that are present. With 1 / W = ∫ u^(W - 1) du, for W the sum of the weights of all present,
+
+    P(s = c) = p_c w_c ∫₀¹ u^(w_c - 1) ∏_{j ≠ c} (1 - p_j + p_j u^w_j) du
+
+Only the ratios of weights count (put u = v^q), so that the smallest one is made 3. The integrand is
+then a polynomial of degree Σ w_j - 1 if weights are whole numbers, integrated exactly by half as
+many nodes; with other weights it has two derivatives at u = 0 and all elsewhere, so that some more
+nodes suffice for the precision of float32. Equal weights are the annotator above, by the very same
+steps.
+
 The area annotator names what a randomly chosen position of the image shows. Classes compete at
 every position v with a_c(v) = softmax_c s(v):
 
@@ -36,21 +47,32 @@ _CERTAIN = 200.0
 _TINY = 1e-4  # below it the first two terms of a series are exact in float32
 
 
-def random_annotator(logits: Tensor) -> Tensor:
+def random_annotator(logits: Tensor, selection: Tensor | None = None) -> Tensor:
     """(B, C) log P(s = c | x) of every class c: the random annotator draws it.
 
     The exponentials of a row sum to the probability that anything is present at all.
 
     >>> random_annotator(torch.tensor([[60.0, 60.0, -60.0]])).exp().round(decimals=3)
     tensor([[0.5000, 0.5000, 0.0000]])
+    >>> likes = torch.tensor([3.0, 1.0, 1.0])
+    >>> random_annotator(torch.tensor([[60.0, 60.0, -60.0]]), likes).exp().round(decimals=3)
+    tensor([[0.7500, 0.2500, 0.0000]])
+
+    Args:
+        logits: (B, C) z.
+        selection: (C,) weights w; all equal by default.
     """
     z = precise(logits)
-    factors, log_weights, _ = _factors(z)
+    w = _relative(selection, z)
+    factors, log_weights, log_nodes = _factors(z, w)
     others = factors.sum(dim=2, keepdim=True) - factors  # (B, nodes, C): all classes but c
-    return logsigmoid(z) + torch.logsumexp(log_weights[:, None] + others, dim=1)
+    drawn = log_weights[:, None] + others
+    if w is not None:
+        drawn = drawn + (w - 1) * log_nodes[:, None] + w.log()
+    return logsigmoid(z) + torch.logsumexp(drawn, dim=1)
 
 
-def random_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
+def random_likelihood(logits: Tensor, observed: Tensor, selection: Tensor | None = None) -> Tensor:
     """(B,) log-likelihood of all that is known of each image, under the random annotator.
 
     With one observed label and nothing else it is log P(s = c | x). A class that was seen to be
@@ -61,14 +83,17 @@ def random_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
     Args:
         logits: (B, C) z.
         observed: (B, C) +1 seen to be present, 0 not known, -1 seen to be absent.
+        selection: (C,) weights w of the classes; all equal by default.
     """
     z = precise(logits)
+    w = _relative(selection, z)
     present, absent = observed > 0, observed < 0
-    factors, log_weights, log_nodes = _factors(z)
+    factors, log_weights, log_nodes = _factors(z, w)
     unknown = ~(present | absent)
     others = torch.where(unknown[:, None, :], factors, torch.zeros_like(factors)).sum(dim=2)
-    count = present.sum(dim=1, keepdim=True).to(z.dtype)
-    # E[count / (count + others)] = ∫ count u^(count - 1) ∏ (1 - p_j + p_j u) du
+    count = _total(present, w, z)
+    # E[count / (count + others)] = ∫ count u^(count - 1) ∏ (1 - p_j + p_j u) du, and the same with
+    # weights, if count is the weight of what was observed, others of what else is present
     draw = log_weights + others + (count - 1).clamp(min=0) * log_nodes
     drawn = torch.logsumexp(draw, dim=1) + count.clamp(min=1).log().squeeze(1)
     nothing = torch.zeros_like(z)
@@ -92,7 +117,7 @@ def anything_present(logits: Tensor) -> Tensor:
     return torch.log(-torch.expm1(nothing.clamp(max=-torch.finfo(nothing.dtype).tiny)))
 
 
-def random_posterior(logits: Tensor, observed: Tensor) -> Tensor:
+def random_posterior(logits: Tensor, observed: Tensor, selection: Tensor | None = None) -> Tensor:
     """(B, C) logits of presence once it is known what the random annotator has drawn.
 
     A class that was not drawn is a little less probable than before: the more classes are present,
@@ -100,6 +125,8 @@ def random_posterior(logits: Tensor, observed: Tensor) -> Tensor:
     observed labels,
 
         P(c | s) = p_c I₁ / (p_c I₁ + (1 - p_c) I₀),   I_k = ∫₀¹ u^(n - 1 + k) A(u) du
+
+    (with weights: n their sum over the observed labels, and k w_c in place of k.)
 
     Observed classes are certain, and images without an observed label stay as they were.
 
@@ -110,20 +137,28 @@ def random_posterior(logits: Tensor, observed: Tensor) -> Tensor:
     Args:
         logits: (B, C) z.
         observed: (B, C) +1 seen to be present, 0 not known, -1 seen to be absent.
+        selection: (C,) weights w of the classes; all equal by default.
     """
     z = precise(logits)
+    w = _relative(selection, z)
     present, unknown = observed > 0, observed == 0
     # Classes of which something is known have a factor of 1, as if they were certain to be absent.
     factors, log_weights, log_nodes = _factors(
-        torch.where(unknown, z, torch.full_like(z, -torch.inf))
+        torch.where(unknown, z, torch.full_like(z, -torch.inf)), w
     )
-    count = present.sum(dim=1, keepdim=True).to(z.dtype)
+    count = _total(present, w, z)
     draw = log_weights + (count - 1).clamp(min=0) * log_nodes + factors.sum(dim=2)
-    # Divided by the factor of a class, the product of all becomes that of the others. The largest
-    # node has a weight of 1, so no sum over nodes can vanish, and no factor is smaller than a node.
-    weights = (draw - draw.amax(dim=1, keepdim=True)).exp()
-    others = torch.stack([weights, weights * log_nodes.exp()], dim=1) @ (-factors).exp()
-    without, along = others.log().unbind(dim=1)
+    # Divided by the factor of a class, the product of all becomes that of the others.
+    if w is None:
+        # The largest node has a weight of 1, so no sum over nodes can vanish, and no factor is
+        # smaller than a node.
+        weights = (draw - draw.amax(dim=1, keepdim=True)).exp()
+        others = torch.stack([weights, weights * log_nodes.exp()], dim=1) @ (-factors).exp()
+        without, along = others.log().unbind(dim=1)
+    else:
+        left = draw[:, :, None] - factors
+        without = torch.logsumexp(left, dim=1)
+        along = torch.logsumexp(left + w * log_nodes[:, None], dim=1)
     shifted = torch.where(count > 0, z + along - without, z)
     known = torch.where(present, torch.full_like(z, _CERTAIN), torch.full_like(z, -_CERTAIN))
     return torch.where(unknown, shifted, known)
@@ -195,18 +230,45 @@ def presence_logits(maps: Tensor, looks: float) -> Tensor:
     return torch.where(few, log_n + log_n.exp() / 2, n + torch.log(-torch.expm1(-n)))
 
 
-def _factors(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, nodes, C) log(1 - p_j + p_j u), and (nodes,) logarithms of the weights and nodes u."""
+def _relative(selection: Tensor | None, z: Tensor) -> Tensor | None:
+    """(C,) weights of which the smallest is 3; None if all are equal."""
+    if selection is None or bool((selection == selection[0]).all()):
+        return None
+    w = selection.to(z)
+    return 3 * w / w.min()
+
+
+def _total(present: Tensor, w: Tensor | None, z: Tensor) -> Tensor:
+    """(B, 1) weight of all classes that were observed: their number if all weigh the same."""
+    if w is None:
+        return present.sum(dim=1, keepdim=True).to(z.dtype)
+    return torch.where(present, w, torch.zeros_like(w)).sum(dim=1, keepdim=True)
+
+
+def _factors(z: Tensor, w: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, nodes, C) log(1 - p_j + p_j u^w_j), and (nodes,) logarithms of weights and nodes."""
+    count = -(-z.shape[1] // 2) if w is None else _enough(float(w.sum()))
     nodes, weights = (
-        torch.as_tensor(values, dtype=z.dtype, device=z.device) for values in rule(z.shape[1])
+        torch.as_tensor(values, dtype=z.dtype, device=z.device) for values in _nodes(count)
     )
     # 1 - p is a sigmoid of its own, so that no digits are lost where p is close to 1.
     present, absent = z.sigmoid()[:, None, :], (-z).sigmoid()[:, None, :]
-    return torch.log(absent + present * nodes[:, None]), weights.log(), nodes.log()
+    powers = nodes[:, None] if w is None else nodes[:, None] ** w
+    return torch.log(absent + present * powers), weights.log(), nodes.log()
+
+
+def _enough(degree: float) -> int:
+    """Nodes for weights with this sum: what whole numbers need, and more for powers at u = 0."""
+    return int(np.ceil(degree / 2)) + 16
+
+
+def rule(classes: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
+    """Nodes and weights on [0, 1] that integrate polynomials of degree C - 1 exactly."""
+    return _nodes(-(-classes // 2))
 
 
 @cache
-def rule(classes: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
-    """Nodes and weights on [0, 1] that integrate polynomials of degree C - 1 exactly."""
-    nodes, weights = np.polynomial.legendre.leggauss(-(-classes // 2))
+def _nodes(count: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
+    """So many nodes on [0, 1], and their weights: polynomials of degree 2 count - 1 are exact."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
     return (nodes + 1) / 2, weights / 2

@@ -85,6 +85,8 @@ class Method(nn.Module, ABC):
     # Those of them that are None unless somebody sets them, and the published number that stands in
     # where nobody says how frequent labels are. Where somebody does, `informed` says what follows.
     fixed: ClassVar[Mapping[str, Any]] = {}
+    # It models the annotator as drawing a class that is present, and takes `task.selection`.
+    selective: ClassVar[bool] = False
     # It shows what knowing the truth is worth: it takes true frequencies and never estimated ones.
     oracle: ClassVar[bool] = False
     advice: ClassVar[str] = ""  # what to know before training with it, in a sentence or two

@@ -97,6 +97,7 @@ class Completion(Method):
     trial_epochs: ClassVar[int | None] = None  # when stage 2 begins depends on the whole run
     keeps: ClassVar[str] = "an average of the network, completed labels per image"
     cost: ClassVar[float] = 1.0
+    selective: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class Completion(Method):
     def setup(self, network: nn.Module, task: Task) -> None:
         """Make the average, and a table for completed labels."""
         super().setup(network, task)
+        self.explained.setup(network, task)
         momentum = self.momentum
         if momentum is None:
             momentum = 1 - 1 / max(2 * task.steps_per_epoch, 10)

@@ -30,9 +30,10 @@ class CoverLabel(AreaLabel):
     title: ClassVar[str] = "Cover label"
     aliases: ClassVar[tuple[str, ...]] = ()
     supposes: ClassVar[Supposed] = ""
+    selective: ClassVar[bool] = True
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) mean of the log-likelihoods under both annotators."""
         by_area = losses.area_likelihood(outputs, observed, self.looks)
-        by_chance = losses.random_likelihood(self.logits(outputs), observed)
+        by_chance = losses.random_likelihood(self.logits(outputs), observed, self.selection)
         return 0.5 * (by_area + by_chance)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from adagc.methods.base import Method
 from adagc.models.spec import HeadSpec
 from adagc.ranks import Share
-from adagc.types import Batch, Losses, Progress
+from adagc.types import Batch, Losses, Progress, Task
 
 FAMILY = "Likelihood methods"
 
@@ -21,6 +21,16 @@ class Annotator(Method):
     """Base class: a subclass says how probable the observed label of an image is."""
 
     family: ClassVar[str] = FAMILY
+    selection: Tensor | None  # (C,) weights of the classes in the annotator's draw; None: all alike
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("selection", None, persistent=False)
+
+    def setup(self, network: nn.Module, task: Task) -> None:
+        """Note how the annotator chooses, if that was measured."""
+        super().setup(network, task)
+        self.selection = task.selection if self.selective else None
 
     def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
         """What the network says of each image: its (B, C) logits, or more."""

@@ -31,7 +31,8 @@ class RandomCover(CoverAnnotator):
     title: ClassVar[str] = "Random cover"
     aliases: ClassVar[tuple[str, ...]] = ("U0",)
     supposes: ClassVar[Supposed] = "at random"
+    selective: ClassVar[bool] = True
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the random annotator."""
-        return losses.random_likelihood(outputs, observed)
+        return losses.random_likelihood(outputs, observed, self.selection)

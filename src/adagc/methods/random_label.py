@@ -24,7 +24,8 @@ class RandomLabel(Annotator):
 
     Nothing is assumed absent: a class that is present but was not drawn only has to leave the drawn
     one its chance. The integral is exact (`adagc.losses.random_annotator`). What a review adds is
-    used as it is meant: classes seen to be absent are absent, several labels are all present.
+    used as it is meant: classes seen to be absent are absent, several labels are all present. With
+    measured selection rates (`--selection`) c is drawn with probability w_c / Σ w_j instead.
 
     Holds where one label per image was chosen without regard to its size or importance. If people
     wrote down what covers most of the image, use Area label.
@@ -38,6 +39,7 @@ class RandomLabel(Annotator):
     title: ClassVar[str] = "Random label"
     aliases: ClassVar[tuple[str, ...]] = ("RM",)
     supposes: ClassVar[Supposed] = "at random"
+    selective: ClassVar[bool] = True
 
     def __init__(self, *, pooling: Literal["mean", "any"] = "mean") -> None:
         super().__init__()
@@ -49,4 +51,4 @@ class RandomLabel(Annotator):
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the random annotator."""
-        return losses.random_likelihood(outputs, observed)
+        return losses.random_likelihood(outputs, observed, self.selection)

@@ -13,27 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from adagc.errors import AdagcError
+from adagc.images.spectral import canonical_band
 
 RGB = ("red", "green", "blue")
-
-# Sentinel-2 and Landsat 8/9 use the same numbers for these three bands.
-_ALIASES = {
-    **{"r": "red", "b04": "red"},
-    **{"g": "green", "b03": "green"},
-    **{"b": "blue", "b02": "blue"},
-}
-
-
-def canonical_band(name: str) -> str:
-    """The standard spelling of a band's name.
-
-    >>> [canonical_band(name) for name in ("B04", "R", "Red", "B5", "b05", "B8a", "VV")]
-    ['red', 'red', 'red', 'b05', 'b05', 'b8a', 'vv']
-    """
-    lowered = name.strip().lower()
-    if len(lowered) == 2 and lowered[0] == "b" and lowered[1].isdigit():
-        lowered = f"b0{lowered[1]}"
-    return _ALIASES.get(lowered, lowered)
 
 
 def adapt_filters(filters: Tensor, source: Sequence[str], target: Sequence[str]) -> Tensor:

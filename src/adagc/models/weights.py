@@ -13,10 +13,11 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from adagc.errors import AdagcError, MissingExtraError, UsageError
+from adagc.images.spectral import canonical_band
 from adagc.models.backbones import check_backbone, create_network
 from adagc.models.published import published_bands
 from adagc.models.spec import PLAIN_BACKBONES
-from adagc.models.stem import RGB, canonical_band, fit_state, plane_count
+from adagc.models.stem import RGB, fit_state, plane_count
 from adagc.models.tensors import read_pickled, read_tensors
 from adagc.models.vision import import_timm
 

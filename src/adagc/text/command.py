@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError, LabelFileError, UsageError
-from adagc.labels import read_labels
-from adagc.labels.table import check_names
+from adagc.errors import UsageError
+from adagc.labels.names import class_names
 from adagc.text.encoders import MINILM, embed
 from adagc.text.files import write_text
 from adagc.text.names import TEMPLATE
@@ -21,9 +18,6 @@ from adagc.text.similarity import correlation, cosines
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_LABEL_FILE = re.compile(r'\s*"?(image|image\\label)"?\s*[,\t;]', re.IGNORECASE)
-_LISTS = (".txt", ".csv", ".tsv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,37 +88,6 @@ def embed_file(
     meta = {"encoder": _called(encoder), "template": template}
     write_text(out, names, values, meta)
     return Neighbours(names, cosines(values), correlation(values))
-
-
-def class_names(told: str) -> tuple[str, ...]:
-    """The class names in a comma-separated list, or in the file of names or labels at a path."""
-    path = Path(told)
-    if path.is_file():
-        names = _names_of(path)
-    elif path.suffix.lower() in _LISTS:
-        raise UsageError(f"{path}: there is no such file: give a file of names, or the names")
-    else:
-        cells = next(csv.reader([told], skipinitialspace=True), [])
-        names = tuple(name.strip() for name in cells)
-    if not names:
-        raise UsageError("there is no class to embed: name at least one")
-    try:
-        check_names(names, "class")
-    except LabelFileError as error:
-        raise UsageError(f"CLASSES: {error}") from None
-    return names
-
-
-def _names_of(path: Path) -> tuple[str, ...]:
-    """The class names in a file: one name per line, or a label file."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
-    names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if names and _LABEL_FILE.match(names[0]):
-        return read_labels(path).classes
-    return tuple(names)
 
 
 def _called(encoder: str) -> str:

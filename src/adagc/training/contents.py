@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from adagc.datasets.collection import Collection
     from adagc.images.base import SceneDataset
 
-_FILES = ("labels", "truth", "split", "text", "weights", "priors", "map_classes")
+_FILES = (
+    "labels", "truth", "split", "text", "weights", "priors", "selection", "map_classes",
+)  # fmt: skip
 # Bytes of a split's images that are read for its digest: all images of most data sets, evenly
 # spaced ones of the others, in a tenth of a second.
 _MOST = 64_000_000

@@ -171,6 +171,9 @@ class LabelSettings(SourceSettings):
         priors: Class frequencies for methods that want them (as EPR, LL-R): estimated by a short
             training before the run, truth, a file (priors.json), or published: truth where a
             method cannot do without, fixed numbers elsewhere.
+        selection: File of selection rates (selection.json of adagc annotate --report), for methods
+            that model the annotator as drawing any class that is present (as Random label, Auto):
+            classes are then drawn by these rates instead of all alike.
     """
 
     scheme: Literal["random", "dominant", "clean"] | None = None
@@ -178,6 +181,7 @@ class LabelSettings(SourceSettings):
     share: float = 1.0
     text: str | None = None
     priors: str = "estimated"
+    selection: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

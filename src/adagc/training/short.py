@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from adagc.training.observe import Observed
 
 # Settings that change neither what a pilot sees nor how it is trained.
-_WITHOUT_EFFECT = FREE | {"truth", "text", "priors", "thresholds", "select", "average"}
+_WITHOUT_EFFECT = FREE | {
+    *("truth", "text", "priors", "selection", "thresholds", "select", "average")
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Material:
             fit(
                 fresh(config.seed),
                 pilot,
-                replace(self.task, truth=None, priors=None, text=None, fresh=fresh),
+                replace(self.task, truth=None, priors=None, selection=None, text=None, fresh=fresh),
                 images,
                 observed.train,
                 Validation(observed.val, observed.values[observed.val]),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
+
 import numpy as np
 import torch
 
 from adagc import ranks
 from adagc.datasets.collection import Collection
 from adagc.errors import UnsuitedError
+from adagc.labels.selection import read_selection
 from adagc.methods.base import Method
 from adagc.models.backbones import positions
 from adagc.suggest import require_path
@@ -15,6 +19,8 @@ from adagc.training.batches import batch_bounds
 from adagc.training.config import RunConfig
 from adagc.training.observe import Observed
 from adagc.types import Task
+
+log = logging.getLogger(__name__)
 
 
 def make_task(
@@ -43,6 +49,11 @@ def make_task(
     if collection.truth is not None and known.any():
         clean = torch.from_numpy(collection.truth[observed.train].astype(np.float32))
         truth = clean if "truth" in method.needs else None
+    if config.selection is not None and not method.selective:
+        log.warning(
+            "%s does not model how the annotator chooses: --selection has no effect on it",
+            method.title,
+        )
     return Task(
         classes=collection.classes,
         observed=torch.from_numpy(observed.values[observed.train]),
@@ -51,8 +62,17 @@ def make_task(
         seed=config.seed,
         positions=positions(config.backbone, collection.images.shape),
         truth=truth,
+        selection=_selection(config.selection, collection.classes),
         text=text,
     )
+
+
+def _selection(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:
+    """(C,) selection rates in this file."""
+    if path is None:
+        return None
+    rates = read_selection(Path(path)).of(classes, f"--selection {path}")
+    return torch.tensor(rates, dtype=torch.float32)
 
 
 def _text(path: str | None, classes: tuple[str, ...]) -> torch.Tensor | None:

@@ -1,0 +1,72 @@
+"""A labelling project as the command line describes it: images, rules, events and labels."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from adagc.annotate.desk import Desk, Overlap
+from adagc.annotate.images import open_images
+from adagc.annotate.label_file import LabelFile
+from adagc.annotate.protocol import Rules
+from adagc.annotate.store import Store, database_of
+from adagc.errors import UsageError
+from adagc.images.base import SceneDataset
+from adagc.labels.names import class_names
+from adagc.labels.table import check_names
+
+
+@contextmanager
+def open_project(options: Namespace) -> Iterator[tuple[Desk, SceneDataset]]:
+    """Open a project, or begin one.
+
+    Args:
+        options: Those of `adagc annotate`.
+    """
+    images = open_images(Path(options.images), bands=options.bands, nodata=options.nodata)
+    check_names(images.names, "image")
+    rules = Rules(
+        classes=class_names(options.classes),
+        candidates=options.candidates,
+        everything=options.all_classes,
+        repeats=options.repeats,
+        several=options.several,
+        absent=options.absent,
+        seed=options.seed,
+    )
+    out = Path(options.out)
+    database, labels = database_of(out), LabelFile(out, rules)
+    if out.exists() and not database.exists():
+        raise UsageError(
+            f"{out} exists, but not the file of events beside it ({database.name}): choose another"
+            " --out"
+        )
+    with Store(database) as store:
+        _agree(store, rules, database)
+        desk = Desk(
+            images.names,
+            rules,
+            store,
+            labels,
+            overlap=Overlap(options.overlap, options.overlap_share),
+            patience=60 * options.patience,
+        )
+        yield desk, images
+
+
+def _agree(store: Store, rules: Rules, database: Path) -> None:
+    """Keep what must not change while a project lasts; UsageError if it is changed."""
+    known = store.settings()
+    told = {"classes": list(rules.classes), "seed": rules.seed, "simple": rules.simple}
+    remedies = {
+        "classes": "the labels were given with other classes: use the same --classes",
+        "seed": f"images were offered with seed {known.get('seed')}: use the same --seed",
+        "simple": "the labels have another form: use --several and --absent as before",
+    }
+    for name, remedy in remedies.items():
+        if name in known and known[name] != told[name]:
+            raise UsageError(f"{database}: {remedy}, or choose another --out")
+    if not known:
+        store.settle(**told)

@@ -1,0 +1,167 @@
+"""The command `annotate`: labels by one key per image, in the browser."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from adagc.commands.common import make_parser, print_json, quiet_start
+from adagc.errors import MissingExtraError, UsageError, check_range
+from adagc.options import read
+
+
+def annotate(argv: list[str]) -> None:
+    """Label images in the browser, with one key per image."""
+    from adagc.training.settings import DataSettings
+
+    known = read(DataSettings)
+    parser = make_parser(
+        "annotate", annotate, "adagc annotate photos/ --classes classes.txt --out labels.csv"
+    )
+    parser.positional("images", str | None, "Folder of the images, or an array file.", None)
+    parser.option(
+        "classes", str | None, None, "File with one class per line, or the names with commas."
+    )
+    parser.option(
+        "out",
+        str | None,
+        None,
+        "Label file to write, valid after every label. Everything that was offered and chosen is"
+        " in the .sqlite file beside it; the same command continues.",
+    )
+    offers = "what is offered"
+    parser.option("candidates", int, 4, "How many classes are offered at a time.", group=offers)
+    parser.flag("all_classes", "Offer all classes, with a field to search them.", group=offers)
+    parser.flag("several", "Let an answer name several classes.", group=offers)
+    parser.flag("absent", "Let an answer name classes that are not there (-1).", group=offers)
+    parser.flag("repeats", "Offer the class just given for the next image too.", group=offers)
+    parser.option("seed", int, 0, "Seed of the order of images and of all offers.", group=offers)
+    people = "several people"
+    parser.option("overlap", int, 1, "How many people answer the same image.", group=people)
+    parser.option(
+        "overlap_share", float, 0.1, "Share of the images for which --overlap counts.", group=people
+    )
+    parser.option(
+        "patience",
+        float,
+        15.0,
+        "Minutes after which an image that somebody left without an answer goes to others.",
+        group=people,
+    )
+    page = "the page"
+    parser.option("port", int, 0, "Port to listen on; 0 takes any that is free.", group=page)
+    parser.option(
+        "host",
+        str | None,
+        None,
+        "Address to listen on, for others than this machine; the printed address then holds a token"
+        " that everybody needs. 0.0.0.0 means all addresses of this machine.",
+        group=page,
+    )
+    parser.flag("no_browser", "Do not open the page in the browser.", group=page)
+    reading = "how images are read"
+    for name in ("bands", "nodata"):
+        parser.add(known[name], group=reading)
+    measuring = "measuring the labels, instead of labelling"
+    parser.option(
+        "report",
+        str | None,
+        None,
+        "Label file whose labels are measured: how often each class was taken when it was offered,"
+        " bias of the keys, speed, agreement.",
+        group=measuring,
+    )
+    parser.option(
+        "truth",
+        str | None,
+        None,
+        "With --report: label file with all classes of some images, to compare with.",
+        group=measuring,
+    )
+    parser.flag("json", "With --report: print the result as one JSON object.", group=measuring)
+    options = parser.parse(argv)
+    if options.report is not None:
+        _report(options)
+        return
+    _check(options)
+    _serve(options)
+
+
+def _report(options: Namespace) -> None:
+    from adagc import console
+    from adagc.annotate.measures import measure
+    from adagc.annotate.report import report
+    from adagc.annotate.store import events_of
+    from adagc.labels import read_labels
+    from adagc.suggest import require_path
+
+    if options.images is not None or options.out is not None:
+        raise UsageError("--report takes no images and no --out: give it the label file alone")
+    require_path("truth", options.truth)
+    events, classes = events_of(Path(options.report))
+    truth = None if options.truth is None else read_labels(options.truth)
+    if options.json:
+        print_json(measure(events, classes, truth).to_dict())
+    else:
+        console.stdout.print(report(events, classes, truth), markup=False, soft_wrap=True)
+
+
+def _check(options: Namespace) -> None:
+    from adagc.suggest import require_path
+
+    if options.images is None:
+        raise UsageError("IMAGES is missing (see adagc annotate --help)")
+    if options.truth is not None or options.json:
+        raise UsageError("--truth and --json go with --report: leave them out, or add it")
+    require_path("IMAGES", options.images)
+    for name in ("classes", "out"):
+        if getattr(options, name) is None:
+            raise UsageError(f"--{name} is missing (see adagc annotate --help)")
+    check_range("overlap", options.overlap, 1, 100)
+    check_range("overlap_share", options.overlap_share, 0, 1)
+    check_range("patience", options.patience, 0.01)
+    check_range("port", options.port, 0, 65_535)
+    out = Path(options.out)
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder: give the name of a file in it")
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent} for {out.name}: make it first")
+    if out.suffix.lower() == ".sqlite":
+        raise UsageError(f"{out} would be the file of events: let --out end with .csv")
+
+
+def _serve(options: Namespace) -> None:
+    from adagc import console
+
+    quiet_start()
+    try:
+        from adagc.annotate.serve import Server
+        from adagc.annotate.server import make_app
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("the web server of adagc annotate", "web") from error
+    from adagc.annotate.project import open_project
+
+    with open_project(options) as (desk, images):
+        server = Server(make_app(desk, images), host=options.host, port=options.port)
+        try:
+            server.run(lambda: _announce(server.address, browser=not options.no_browser))
+        except KeyboardInterrupt:
+            print()  # after the ^C of the terminal
+        finally:
+            finished, total = desk.progress
+            console.stdout.print(
+                f"{finished:,} of {total:,} images are labelled: {options.out}. The same command"
+                " continues.",
+                soft_wrap=True,
+            )
+
+
+def _announce(address: str, *, browser: bool) -> None:
+    print(address, flush=True)
+    print("Label in the browser; Ctrl-C here ends it. Every label is kept at once.", flush=True)
+    if browser:
+        import threading
+        import webbrowser
+
+        # In a thread: some browsers return only when they are closed.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

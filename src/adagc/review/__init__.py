@@ -1,0 +1,1 @@
+"""Review: what a trained model believes is there and nobody has marked, asked of people."""

@@ -1,0 +1,140 @@
+"""Where in an image a network sees a class, as a map and as a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adagc.errors import DataError, UsageError
+from adagc.images.base import SceneDataset
+from adagc.images.composites import composites_of
+from adagc.images.pictures import eight_bits
+from adagc.models import Classifier
+from adagc.models.positions import AreaHead, PositionHead
+from adagc.suggest import hint_or_list
+from adagc.training.runs import Run
+
+_HOT = np.array([255.0, 196.0, 0.0])  # colour of the strongest evidence
+_STRENGTH = 0.75  # how much of the picture it covers
+
+
+def evidence(
+    run: Run | Classifier | Path | str, images: SceneDataset, row: int, label: str
+) -> NDArray[np.float32]:
+    """(h, w) how much each position of an image speaks for a class, from 0 to 1.
+
+    Heads with class maps say it themselves: what a position shows, by its own probability or, where
+    classes compete for positions, its share. For all others it is how much the value of the class
+    owes to a position, Σ_d ∂z_c / ∂f_d(v) f_d(v) of the last feature map f. With a linear layer on
+    pooled features that is class activation mapping. What speaks against the class counts as 0, and
+    the strongest position as 1; a class that no position speaks for has a map of zeros.
+
+    Args:
+        run: A finished run, its folder, or a network.
+        images: The images, as they were before any pooling.
+        row: Which image.
+        label: Name of the class.
+
+    Raises:
+        DataError: The images are embeddings without positions, or do not suit the network.
+        UsageError: The network does not know the class.
+    """
+    network = _network(run)
+    classes = network.spec.classes
+    if label not in classes:
+        raise UsageError(
+            f"the model has no class {label!r}" + hint_or_list(label, classes, "classes")
+        )
+    if not images.is_image:
+        raise DataError(
+            "these are embeddings without positions, which cannot show where a class is: give the"
+            " images, or stored feature maps"
+        )
+    values = images.gather(np.array([row], dtype=np.int64)).astype(np.float32)
+    was_training = network.training
+    network.eval()
+    try:
+        found = _map(network, torch.from_numpy(values), classes.index(label))
+    finally:
+        network.train(was_training)
+    shown = np.nan_to_num(found.detach().cpu().numpy().astype(np.float32)).clip(min=0)
+    top = float(shown.max())
+    return shown / top if top > 0 else shown
+
+
+def overlay(
+    images: SceneDataset,
+    row: int,
+    found: NDArray[np.float32],
+    *,
+    channels: tuple[int, ...] | None = None,
+    longest: int = 1024,
+) -> bytes:
+    """A PNG of the image with its evidence on it, the stronger the more yellow.
+
+    Args:
+        images: The images; those to look at need not be those that the network sees.
+        row: Which image.
+        found: The map, from `evidence`.
+        channels: Bands to show, of a composite; the natural ones by default.
+        longest: Longest side in pixels.
+    """
+    from PIL import Image
+
+    chosen = composites_of(images.bands)[0].channels if channels is None else channels
+    shown, _ = eight_bits(images, row, chosen)
+    picture = np.moveaxis(np.broadcast_to(shown, (3, *shown.shape[1:])), 0, -1)
+    height, width = picture.shape[:2]
+    scaled = Image.fromarray(found.astype(np.float32)).resize(
+        (width, height), Image.Resampling.BICUBIC
+    )
+    weight = _STRENGTH * np.asarray(scaled).clip(0, 1)[..., None]
+    drawn = Image.fromarray(((1 - weight) * picture + weight * _HOT).round().astype(np.uint8))
+    if max(drawn.size) > longest:
+        drawn.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    drawn.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def _network(run: Run | Classifier | Path | str) -> Classifier:
+    if isinstance(run, Classifier):
+        return run
+    return (run if isinstance(run, Run) else Run.open(run)).model()
+
+
+def _map(network: Classifier, values: Tensor, c: int) -> Tensor:
+    """(h, w) evidence for class c of one image (1, bands, H, W), not yet from 0 to 1."""
+    device = next(network.parameters()).device
+    values = values.to(device)
+    if isinstance(network.head, PositionHead):
+        with torch.no_grad():
+            maps = network.class_maps(values).float()
+        competing = isinstance(network.head, AreaHead)
+        return (maps.softmax(dim=1) if competing else maps.sigmoid())[0, c]
+    if not network.spec.is_image:  # trained on the means of stored maps
+        if values.shape[1] != network.spec.shape[0]:
+            raise DataError(
+                f"the model takes {network.spec.shape[0]} numbers, and these images have"
+                f" {values.shape[1]} bands: give the feature maps it was trained on"
+            )
+        inputs = values.nanmean(dim=(2, 3)).requires_grad_()
+        with torch.enable_grad():
+            network(inputs)[0, c].backward()
+        assert inputs.grad is not None
+        middle, scale = network.normalise.mean, network.normalise.std
+        normal = (values - middle[:, None, None]) / scale[:, None, None]
+        return (normal * (inputs.grad * scale)[..., None, None]).nan_to_num().sum(dim=1)[0]
+    with torch.no_grad():
+        features = network.feature_map(values)
+    features = features.detach().requires_grad_()
+    with torch.enable_grad():
+        head = network.head
+        logits = head(features if head.on_map else network.pool(features))
+        (slope,) = torch.autograd.grad(logits[0, c], features)
+    return (slope * features.detach()).sum(dim=1)[0]

@@ -1,0 +1,354 @@
+"""The page in a real browser, by keys, by touch and by screen reader. Screenshots are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import machine
+from adagc.annotate.store import read_events
+from adagc.labels import read_labels
+from annotate.projects import CLASSES, check_events, expected_labels
+from annotate.served import make_images, serving
+
+pytestmark = pytest.mark.system("chromium")
+
+SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+BANDS = ("B02", "B03", "B04", "B08", "B11")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    found = machine.find("chromium")
+    if found is None:  # shared fixtures are made before the mark of a test is looked at
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as driver:
+        # Chromium's sandbox refuses root.
+        alone = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=found, args=alone)
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """Somebody at the page, and everything that went wrong in their browser."""
+
+    def __init__(self, browser, address: str, *, name: str = "ann", **window) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | window)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.elsewhere: list[str] = []
+        self.page.on("console", lambda said: self._heard(said.type, said.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda asked: self._asked(asked.url, address))
+        self.page.goto(address)
+        self.page.wait_for_selector("#welcome[open]")
+        self.page.keyboard.type(name)  # the field of the name has the focus
+        self.page.keyboard.press("Enter")
+        self.wait(None)
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.errors.append(text)
+
+    def _asked(self, url: str, address: str) -> None:
+        if not url.startswith(("blob:", "data:", address.partition("?")[0])):
+            self.elsewhere.append(url)
+
+    @property
+    def row(self) -> str | None:
+        return self.page.evaluate("document.body.dataset.shown ?? null")
+
+    @property
+    def classes(self) -> list[str]:
+        return self.page.locator("#candidates span").all_inner_texts()
+
+    @property
+    def progress(self) -> str:
+        return self.page.inner_text("#done")
+
+    def wait(self, before: str | None, *, end: bool = False) -> None:
+        """Until another image is on the screen, or the end."""
+        if end:
+            self.page.wait_for_selector("#end:not([hidden])")
+            return
+        self.page.wait_for_function(
+            "before => document.body.dataset.shown !== (before ?? undefined)"
+            " && document.querySelector('#candidates button:enabled')",
+            arg=before,
+        )
+
+    def key(self, key: str, *, end: bool = False) -> None:
+        before = self.row
+        self.page.keyboard.press(key)
+        self.wait(before, end=end)
+
+    def shot(self, name: str) -> None:
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SHOTS / f"{name}.png")
+
+    def leave(self) -> None:
+        assert self.errors == []
+        assert self.elsewhere == []
+        self.context.close()
+
+
+def make_scenes(folder: Path, count: int) -> None:
+    luck = np.random.default_rng(1)
+    (folder / "images").mkdir()
+    coarse = luck.integers(200, 4000, (count, len(BANDS), 8, 8)).repeat(8, 2).repeat(8, 3)
+    np.save(folder / "images" / "images.npy", coarse.astype(np.uint16))
+
+
+def test_fifty_images_by_keys_alone(chromium, tmp_path):
+    make_scenes(tmp_path, 50)
+    with serving(tmp_path, bands=BANDS) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        expected: dict[str, str] = {}
+        luck = np.random.default_rng(2)
+        for number in range(50):
+            before = visitor.classes
+            if number == 10:
+                visitor.page.keyboard.press("r")
+                visitor.page.wait_for_function(
+                    "before => document.querySelector('#candidates span').innerText !== before"
+                    " && document.querySelector('#candidates button:enabled')", arg=before[0],
+                )  # fmt: skip
+                assert not set(visitor.classes) & set(before)
+            if number == 20:  # the last answer was a mistake
+                row = visitor.row
+                visitor.key("u")
+                assert visitor.row != row
+                del expected[visitor.row]
+                again = visitor.classes
+                expected[visitor.row] = again[3]
+                visitor.key("4")
+                assert visitor.row == row
+                assert visitor.classes == before
+            if number == 25:
+                first = visitor.page.inner_text("#composite")
+                picture = visitor.page.get_attribute("#frame img", "src")
+                visitor.page.keyboard.press("b")
+                visitor.page.wait_for_function(
+                    "before => document.querySelector('#frame img').src !== before", arg=picture
+                )
+                assert visitor.page.inner_text("#composite") != first
+            if number == 30:
+                row, offered = visitor.row, visitor.classes
+                visitor.page.reload()
+                visitor.wait(None)
+                assert (visitor.row, visitor.classes) == (row, offered)
+                assert visitor.page.inner_text("#composite") != first, "it is remembered"
+                visitor.shot("1280x800")
+            assert visitor.progress == f"{number} of 50"
+            key = int(luck.integers(len(visitor.classes)))
+            expected[visitor.row] = visitor.classes[key]
+            visitor.key(str(key + 1), end=number == 49)
+        assert visitor.page.inner_text("#end-title") == "All images are labelled"
+        visitor.shot("end")
+        visitor.leave()
+        names = project.names
+        events, _ = read_events(project.out.with_suffix(".sqlite"))
+        check_events(events)
+    told = {names[int(row)]: chosen for row, chosen in expected.items()}
+    table = read_labels(project.out)
+    kept = {
+        image: table.classes[int(row.argmax())]
+        for image, row in zip(table.images, table.values, strict=True)
+    }
+    assert kept == told == expected_labels(events)
+    chosen = [event for event in events if event.kind == "choose"]
+    assert all(event.candidates[event.key] == event.present[0] for event in chosen)
+    assert all(0 < event.seconds < 120 for event in chosen)
+    assert {event.annotator for event in events} == {"ann"}
+
+
+def test_a_key_that_is_held_down_answers_once(chromium, tmp_path):
+    make_scenes(tmp_path, 8)
+    with serving(tmp_path, bands=BANDS) as (_, _, server):
+        visitor = Visitor(chromium, server.address)
+        row = visitor.row
+        for _ in range(20):  # without a release these are repetitions
+            visitor.page.keyboard.down("1")
+        visitor.wait(row)
+        visitor.page.wait_for_timeout(300)
+        assert visitor.progress == "1 of 8"
+        visitor.leave()
+
+
+def test_several_and_absent_classes(chromium, tmp_path):
+    make_scenes(tmp_path, 4)
+    with serving(tmp_path, bands=BANDS, several=True, absent=True) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        row, classes = visitor.row, visitor.classes
+        for key in "13a2":
+            visitor.page.keyboard.press(key)
+        assert visitor.page.inner_text("#marks") == (
+            f"Marked: {classes[0]}, {classes[2]}, not {classes[1]}"
+        )
+        visitor.shot("several")
+        visitor.key("Enter")
+        ordered = sorted([classes[0], classes[2], f"!{classes[1]}"], key=_place)
+        assert project.labels() == {project.names[int(row)]: "|".join(ordered)}
+        visitor.leave()
+
+
+def _place(name: str) -> int:
+    return CLASSES.index(name.removeprefix("!"))
+
+
+def test_all_classes_with_a_search(chromium, tmp_path):
+    make_scenes(tmp_path, 4)
+    with serving(tmp_path, bands=BANDS, everything=True) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        assert visitor.classes == list(CLASSES)
+        row = visitor.row
+        visitor.page.keyboard.type("bea")
+        assert visitor.classes == ["beach"]
+        visitor.shot("search")
+        visitor.key("Enter")
+        assert project.labels() == {project.names[int(row)]: "beach"}
+        row = visitor.row
+        visitor.key("2")
+        assert project.labels()[project.names[int(row)]] == CLASSES[1]
+        visitor.leave()
+
+
+def test_a_broken_image_says_so_and_can_be_skipped(chromium, tmp_path):
+    make_images(tmp_path / "images", 3)
+    with serving(tmp_path) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        for _ in range(3):
+            visitor.page.wait_for_function(
+                "() => document.querySelector('#candidates button:enabled')"
+                " || !document.querySelector('#broken').hidden"
+                " || !document.querySelector('#end').hidden"
+            )
+            if visitor.page.is_visible("#broken"):
+                assert "cannot be read" in visitor.page.inner_text("#broken")
+                visitor.shot("broken")
+                visitor.page.keyboard.press("1")  # nobody can say what is in it
+                visitor.page.keyboard.press("s")
+            else:
+                visitor.page.keyboard.press("1")
+            visitor.page.wait_for_timeout(300)
+        visitor.wait(None, end=True)
+        assert len(project.labels()) == 2
+        assert visitor.page.inner_text("#reopen") == "Show the image again that I skipped"
+        # The browser itself notes that a picture was not there.
+        visitor.errors = [text for text in visitor.errors if "422" not in text]
+        visitor.leave()
+
+
+def test_a_server_that_is_away_is_told_and_nothing_is_lost(chromium, tmp_path):
+    make_scenes(tmp_path, 5)
+    with serving(tmp_path, bands=BANDS) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        row, chosen = visitor.row, visitor.classes[0]
+        visitor.page.route("**/api/answer", lambda route: route.abort())
+        visitor.page.keyboard.press("1")
+        visitor.page.wait_for_selector("#banner:not([hidden])")
+        assert "not saved yet" in visitor.page.inner_text("#problem")
+        visitor.shot("away")
+        assert project.labels() == {}
+        visitor.page.unroute("**/api/answer")  # the page tries again by itself
+        visitor.wait(row)
+        assert project.labels() == {project.names[int(row)]: chosen}
+        assert visitor.page.is_hidden("#banner")
+        visitor.errors = [text for text in visitor.errors if "ERR_FAILED" not in text]
+        visitor.leave()
+
+
+def test_zoom_and_pan_to_the_pixel(chromium, tmp_path):
+    make_scenes(tmp_path, 3)
+    with serving(tmp_path, bands=BANDS) as (_, _, server):
+        visitor = Visitor(chromium, server.address)
+
+        def scale() -> tuple[float, float]:
+            style = visitor.page.get_attribute("#frame img", "style")
+            x = re.search(r"calc\(-50% \+ (-?[\d.]+)px\)|calc\(-50% - ([\d.]+)px\)", style)
+            shift = 0.0 if x is None else float(x[1] or -float(x[2]))
+            return float(re.search(r"scale\(([\d.]+)\)", style)[1]), shift
+
+        assert scale() == (1, 0)
+        for _ in range(20):
+            visitor.page.keyboard.press("+")
+        close, _ = scale()
+        width = visitor.page.evaluate("document.querySelector('#frame img').clientWidth")
+        assert close * width / 64 == pytest.approx(32, rel=0.01)  # screen pixels per pixel
+        assert "pixels" in visitor.page.get_attribute("#frame img", "class")
+        visitor.page.keyboard.press("ArrowRight")
+        assert scale()[1] < 0
+        visitor.page.keyboard.press("0")
+        assert scale() == (1, 0)
+        box = visitor.page.locator("#stage").bounding_box()
+        visitor.page.mouse.move(box["x"] + box["width"] / 2 + 100, box["y"] + 100)
+        visitor.page.mouse.wheel(0, -600)
+        wheeled, shift = scale()
+        assert wheeled > 2
+        visitor.page.mouse.down()
+        visitor.page.mouse.move(box["x"] + box["width"] / 2 + 60, box["y"] + 100)
+        visitor.page.mouse.up()
+        assert scale()[1] == pytest.approx(shift - 40, abs=2)
+        visitor.leave()
+
+
+WINDOWS = {
+    "390x844": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True,
+                "color_scheme": "dark", "device_scale_factor": 2},
+    "200-percent": {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
+    from axe_playwright_python.sync_playwright import Axe
+
+    make_scenes(tmp_path, 5)
+    with serving(tmp_path, bands=BANDS) as (project, _, server):
+        visitor = Visitor(chromium, server.address, **WINDOWS[window])
+        row, chosen = visitor.row, visitor.classes[1]
+        button = visitor.page.locator("#candidates button").nth(1)
+        if WINDOWS[window].get("has_touch"):
+            button.tap()
+        else:
+            button.click()
+        visitor.wait(row)
+        assert project.labels() == {project.names[int(row)]: chosen}
+        page = visitor.page
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no side scroll"
+        small = page.evaluate(
+            "[...document.querySelectorAll('main button')].filter(b => b.offsetParent &&"
+            " (b.offsetHeight < 24 || b.offsetWidth < 24)).map(b => b.id)"
+        )
+        assert small == [], "too small for a finger"
+        visitor.shot(window)
+        checks = {"page": None, "help": "#show-help", "counts": "#show-counts"}
+        for part, opener in checks.items():
+            if opener:
+                page.click(opener)
+            found = Axe().run(page).response["violations"]
+            serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+            assert serious == [], (part, found)
+            if opener:
+                visitor.shot(f"{window}-{part}")
+                page.keyboard.press("Escape")
+        visitor.leave()
+
+
+def test_what_changes_is_said_to_screen_readers(chromium, tmp_path):
+    make_scenes(tmp_path, 4)
+    with serving(tmp_path, bands=BANDS) as (_, _, server):
+        visitor = Visitor(chromium, server.address)
+        visitor.key("1")
+        said = visitor.page.inner_text("#spoken")
+        assert visitor.page.get_attribute("#spoken", "aria-live") == "polite"
+        assert said.startswith("1 of 4 labelled.")
+        assert all(f"{n} {name}" in said for n, name in enumerate(visitor.classes, 1))
+        visitor.leave()
