@@ -254,7 +254,7 @@ def distance_from_random(
     expected = share.sum(axis=0)
     by_chance = np.empty(draws)
     for draw in range(draws):
-        label = (generator.random(count)[:, None] >= levels[:, :-1]).sum(axis=1)
+        label = (generator.random((count, 1)) >= levels[:, :-1]).sum(axis=1)
         labels = np.bincount(label, minlength=classes)
         by_chance[draw] = np.abs(labels - expected).sum() / (2 * count)
     low, high = max(0.0, first - excess), max(value, last - excess)
