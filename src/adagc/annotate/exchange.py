@@ -92,7 +92,7 @@ def events_of(
         at: Time of all events; now by default.
     """
     now = time.time() if at is None else at
-    found = []
+    found: list[Event] = []
     for row, image in enumerate(table.images):
         present = tuple(table.classes[c] for c in np.flatnonzero(table.values[row] > 0))
         absent = tuple(table.classes[c] for c in np.flatnonzero(table.values[row] < 0))
@@ -273,11 +273,8 @@ def read_events(path: Path) -> list[Event]:
     arrow, parquet = _arrow()
     names = [field.name for field in fields(Event)]
     try:
-        rows = parquet.ParquetFile(path).read(columns=names).to_pylist()
-        events = [
-            Event(**{k: tuple(v or ()) if k in _LISTS else v for k, v in row.items()})
-            for row in rows
-        ]
+        rows: list[Any] = parquet.ParquetFile(path).read(columns=names).to_pylist()
+        events = [_event(row) for row in rows]
         good = all(
             event.kind in get_args(Kind)
             and isinstance(event.number, int)
@@ -289,6 +286,11 @@ def read_events(path: Path) -> list[Event]:
     if not good:
         raise LabelFileError(f"{path} holds no events: a row has no number, image or known kind")
     return events
+
+
+def _event(row: dict[str, Any]) -> Event:
+    values: Any = {k: tuple(v or ()) if k in _LISTS else v for k, v in row.items()}
+    return Event(**values)
 
 
 def _arrow() -> tuple[Any, Any]:

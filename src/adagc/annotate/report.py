@@ -95,7 +95,7 @@ def sentences(found: Measures) -> list[str]:
             f" effect {k.effect:.2f}; the first key {_points(k.first)} of equal)."
         )
     said += [
-        f"{pair.names[0]} and {pair.names[1]} agree with a kappa of {_number(pair.kappa)}"
+        f"{pair.names[0]} and {pair.names[1]} agree with a kappa of {_number(pair.kappa)}."
         for pair in found.pairs
     ]
     if found.fleiss is not None:

@@ -176,9 +176,12 @@ def liking(
         values = values + length * step
         if np.abs(length * step).max() < 1e-10:
             break
+    centred = np.eye(classes)
     if told.any():
+        centred -= told / told.sum()
         values = np.where(told, values - values[told].mean(), 0.0)
-    spread = np.sqrt(np.diag(np.linalg.inv(information)))
+    # Only differences between classes tell, so that the uncertainty of their common level is none.
+    spread = np.sqrt(np.diag(centred @ np.linalg.inv(information) @ centred.T))
     return Liking(
         np.exp(values),
         np.exp(values - 1.959964 * spread),
@@ -244,16 +247,16 @@ def distance_from_random(
     value = float(np.abs(gap.sum(axis=0)).sum() / (2 * count))
     weights = generator.multinomial(count, np.full(count, 1 / count), draws)
     drawn = np.abs(weights @ gap).sum(axis=1) / (2 * count)
-    ends = np.percentile(drawn, (2.5, 97.5)).tolist()
+    first, last = (float(np.percentile(drawn, at)) for at in (2.5, 97.5))
     # Draws around a distance are longer than it, as noise only adds; the middle is moved back.
     excess = max(0.0, float(drawn.mean()) - value)
     levels = np.cumsum(share, axis=1)
     expected = share.sum(axis=0)
     by_chance = np.empty(draws)
     for draw in range(draws):
-        at = (generator.random(count)[:, None] >= levels[:, :-1]).sum(axis=1)
-        labels = np.bincount(at, minlength=classes)
+        label = (generator.random((count, 1)) >= levels[:, :-1]).sum(axis=1)
+        labels = np.bincount(label, minlength=classes)
         by_chance[draw] = np.abs(labels - expected).sum() / (2 * count)
-    low, high = max(0.0, ends[0] - excess), max(value, ends[1] - excess)
+    low, high = max(0.0, first - excess), max(value, last - excess)
     estimate = Estimate(value, min(value, low), high, count)
     return estimate, float(np.percentile(by_chance, 95))

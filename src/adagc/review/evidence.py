@@ -62,9 +62,11 @@ def evidence(
         found = _map(network, torch.from_numpy(values), classes.index(label))
     finally:
         network.train(was_training)
-    shown = np.nan_to_num(found.detach().cpu().numpy().astype(np.float32)).clip(min=0)
+    shown: NDArray[np.float32] = np.nan_to_num(
+        found.detach().cpu().numpy().astype(np.float32)
+    ).clip(min=0)
     top = float(shown.max())
-    return shown / top if top > 0 else shown
+    return (shown / np.float32(top)).astype(np.float32) if top > 0 else shown
 
 
 def overlay(
