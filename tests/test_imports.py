@@ -35,7 +35,7 @@ LAYERS = (
     ("demo", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.
-SIDEWAYS = {("labels", "metrics"), ("arguments", "options")}
+SIDEWAYS = {("labels", "metrics"), ("labels", "images"), ("arguments", "options")}
 HEAVY = (
     "torch",
     "timm",
