@@ -1,4 +1,4 @@
-"""Which form of BigEarthNet a folder holds, told by what is in it rather than by names of folders."""
+"""Which form of BigEarthNet a folder holds, told by what is in it, not by names of folders."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def find_layout(root: Path) -> Layout | None:
         return None
     places = {part: folder for part, (_, folder) in found.items()}
     version = max(number for number, _ in found.values())
-    layout = Layout("tree", root, version, **places)  # type: ignore[arg-type]
+    layout = Layout("tree", root, version, **places)
     return _with_metadata(layout, root)
 
 
@@ -94,19 +94,21 @@ def _has_patches(layout: Layout) -> bool:
     Other data sets come in LMDB too. Its metadata says so, or its first key does.
     """
     from adagc.errors import AdagcError
-    from adagc.images.bigearthnet.lmdb import keys
+    from adagc.images.bigearthnet.lmdb import database
 
     assert layout.lmdb is not None
     if _with_metadata(layout, layout.root, layout.lmdb.parent).metadata is not None:
         return True
     try:
-        return all(_is_patch(key) for key in islice(keys(layout.lmdb), _LOOKED_AT))
+        return all(_is_patch(key) for key in islice(database(layout.lmdb).keys(), _LOOKED_AT))
     except (AdagcError, UnicodeDecodeError):
         return False
 
 
 def _is_patch(name: str) -> bool:
-    optical = _OPTICAL_1.fullmatch(name) or _TILE.fullmatch(name.rpartition("_")[0].rpartition("_")[0])
+    optical = _OPTICAL_1.fullmatch(name) or _TILE.fullmatch(
+        name.rpartition("_")[0].rpartition("_")[0]
+    )
     return bool(optical or _RADAR_1.fullmatch(name))
 
 

@@ -19,5 +19,6 @@ def open_whatever_is_there(root: Path) -> Collection:
         halves = tuple(half for half in halves if plan is None or getattr(plan, half))
     elif layout is not None:
         halves = open_copy(layout).halves
-    bands = {("optical",): ["s2"], ("radar",): ["s1"]}.get(halves)
+    only = {"optical": ["s2"], "radar": ["s1"]}
+    bands = only[halves[0]] if len(halves) == 1 else None
     return bigearthnet_collection(root, bands=bands)

@@ -1,4 +1,4 @@
-"""Read what the published copies say of their patches: metadata.parquet, or the JSON of version 1."""
+"""What published copies say of their patches: metadata.parquet, or the JSON of version 1."""
 
 from __future__ import annotations
 
@@ -171,6 +171,4 @@ def _read_all(folder: Path, names: Sequence[str], what: str) -> list[dict[str, A
 
     with ThreadPoolExecutor(_READERS) as pool:
         done: Iterable[dict[str, Any]] = pool.map(read, names)
-        return [
-            entry for _, entry in zip(tracked(names, what, unit="patches"), done, strict=True)
-        ]
+        return [entry for _, entry in zip(tracked(names, what, unit="patches"), done, strict=True)]

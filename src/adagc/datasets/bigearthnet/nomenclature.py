@@ -93,9 +93,7 @@ CLASS_OF_CODE: Final = {
     code: CLASSES.index(name) for code, (_, name) in CORINE.items() if name is not None
 }
 _CLASS_OF_NAME: Final[dict[str, int | None]] = {
-    **{
-        old: None if new is None else CLASSES.index(new) for old, new in CORINE.values()
-    },
+    **{old: None if new is None else CLASSES.index(new) for old, new in CORINE.values()},
     **{name: number for number, name in enumerate(CLASSES)},
 }
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from adagc.datasets.assemble import read_split
 from adagc.datasets.bigearthnet.layout import TREE, Layout, find_layout
+from adagc.datasets.bigearthnet.maps import areas_of, counts_file
 from adagc.datasets.bigearthnet.metadata import read_metadata
 from adagc.datasets.bigearthnet.nomenclature import CLASSES
 from adagc.datasets.bigearthnet.patches import CLOUDY, SPLITS, Patches
@@ -22,7 +23,7 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError
 from adagc.images.bigearthnet.bands import OPTICAL, RADAR, choose_bands
-from adagc.images.bigearthnet.lmdb import LmdbSource, keys
+from adagc.images.bigearthnet.lmdb import LmdbSource, database
 from adagc.images.bigearthnet.resample import DEFAULT, Resample
 from adagc.images.bigearthnet.scenes import PatchScenes
 from adagc.images.bigearthnet.sources import Source, TreeSource
@@ -80,14 +81,13 @@ def open_copy(layout: Layout, *, cloudy: bool = False) -> Copy:
     """
     patches = read_metadata(layout, cloudy=cloudy)
     if layout.form == "lmdb":
-        there = set(keys(layout.lmdb)) if layout.lmdb is not None else set()
+        assert layout.lmdb is not None
+        there = set(database(layout.lmdb).keys())
     else:
         there = _in_folders(layout, patches)
     optical = np.fromiter((name in there for name in patches.names), np.bool_, len(patches))
     radar = np.fromiter((name in there for name in patches.radar), np.bool_, len(patches))
-    halves = tuple(
-        half for half, found in (("optical", optical), ("radar", radar)) if found.any()
-    )
+    halves = tuple(half for half, found in (("optical", optical), ("radar", radar)) if found.any())
     if not halves:
         raise DataError(
             f"{layout.root}: none of the {len(patches):,} patches of its metadata is there; are"
@@ -182,8 +182,13 @@ def bigearthnet_collection(
 
 
 def known_areas(layout: Layout, patches: Patches) -> NDArray[np.float32] | None:
-    """The share of every class in every patch, if they were computed from the maps before."""
-    return None
+    """The share of every class in every patch, if their maps were counted before.
+
+    Counting takes minutes for all of reBEN: `adagc simulate --root` and `adagc prepare` do it.
+    """
+    if layout.maps is None or not counts_file(layout).is_file():
+        return None
+    return areas_of(layout, patches)[0]
 
 
 def _of_store(
@@ -246,8 +251,8 @@ def _collection(
     if unlabelled:
         splits = {part: rows[patches.labels[rows].any(axis=1)] for part, rows in splits.items()}
         named.append(
-            f"{unlabelled:,} patches have none of the {len(CLASSES)} classes and are left out, as in"
-            " the original"
+            f"{unlabelled:,} patches have none of the {len(CLASSES)} classes and are left out, as"
+            " in the original"
         )
     log.info("%s", sentence)
     kinds = f"{len(images.bands)} bands ({' '.join(images.bands)})"

@@ -48,12 +48,11 @@ class Patches:
     def joined(self, other: Patches) -> Patches:
         """These patches and then the others."""
         return Patches(
-            *(
-                own + more if isinstance(own, tuple) else np.concatenate([own, more])
-                for own, more in (
-                    (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
-                )
-            )
+            self.names + other.names,
+            self.radar + other.radar,
+            np.concatenate([self.split, other.split]),
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.flags, other.flags]),
         )
 
     def rows_of(self, split: str) -> NDArray[np.int64]:

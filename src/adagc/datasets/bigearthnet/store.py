@@ -1,12 +1,12 @@
 """A prepared store: its files, and what they say.
 
-    plan.json            what is being prepared, written first
-    store.json           what was prepared, written last: without it the store is not finished
-    index.safetensors    patches, their rows and checksums, as arrays
-    moments.npy          the moments of every band of every patch
-    areas.npy            the share of every class in every patch, if there are reference maps
-    s1-00000.npy ...     the shards of a memmap store; or BigEarthNet-LMDB/ of an LMDB store
-    metadata.parquet     as published, for other programs
+plan.json            what is being prepared, written first
+store.json           what was prepared, written last: without it the store is not finished
+index.safetensors    patches, their rows and checksums, as arrays
+moments.npy          the moments of every band of every patch
+areas.npy            the share of every class in every patch, if there are reference maps
+s1-00000.npy ...     the shards of a memmap store; or BigEarthNet-LMDB/ of an LMDB store
+metadata.parquet     as published, for other programs
 """
 
 from __future__ import annotations

@@ -67,6 +67,4 @@ def stored(band: str) -> np.dtype[np.generic]:
 
 def block(bands: Sequence[str], count: int) -> dict[str, NDArray[np.generic]]:
     """Empty arrays for the values of these bands as files have them: (count, side, side) each."""
-    return {
-        band: np.empty((count, SIDES[band], SIDES[band]), dtype=stored(band)) for band in bands
-    }
+    return {band: np.empty((count, SIDES[band], SIDES[band]), dtype=stored(band)) for band in bands}

@@ -19,24 +19,77 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import DataError, MissingExtraError
-from adagc.images.bigearthnet.bands import OPTICAL, RADAR
+from adagc.images.bigearthnet.bands import OPTICAL, RADAR, block
 from adagc.images.bigearthnet.sources import NativeSource, checked
 
 if TYPE_CHECKING:
     import lmdb
 
-_DTYPES = {"U16": np.dtype("<u2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
-_opening = threading.Lock()
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "U16": np.dtype("<u2"),
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+}
 # Place of a band in a value: where it begins, its dtype, how many values, its shape.
 _Field = tuple[int, "np.dtype[Any]", int, tuple[int, ...]]
 
 
-def open_lmdb(folder: Path, **how: Any) -> lmdb.Environment:
-    """Open the LMDB store in a folder, by default for reading; DataError if it is damaged."""
+class Database:
+    """An LMDB store that is read; a process may open each but once, so that all readers share it.
+
+    Args:
+        folder: Folder of the store, with data.mdb.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open: tuple[int, lmdb.Environment] | None = None
+        self._local = threading.local()
+
+    @property
+    def transaction(self) -> Any:
+        """A read transaction of this thread of this process; LMDB may not be carried over a fork.
+
+        What it gives is valid as long as the store is open.
+        """
+        with _opening:
+            if self._open is None or self._open[0] != os.getpid():
+                self._open = os.getpid(), _environment(self.folder)
+            environment = self._open[1]
+        held = getattr(self._local, "held", None)
+        if held is None or held[0] is not environment:
+            held = self._local.held = environment, environment.begin(buffers=True)
+        return held[1]
+
+    def keys(self) -> Iterator[str]:
+        """The names of all patches, in alphabetical order."""
+        for key in self.transaction.cursor().iternext(keys=True, values=False):
+            yield bytes(key).decode()
+
+    def close(self) -> None:
+        """Close it until it is read again; nobody may be reading."""
+        with _opening:
+            if self._open is not None and self._open[0] == os.getpid():
+                self._open[1].close()
+            self._open = None
+
+
+_opening = threading.RLock()
+_databases: dict[Path, Database] = {}
+
+
+def database(folder: Path) -> Database:
+    """The LMDB store in this folder, which is opened when it is first read."""
+    with _opening:
+        return _databases.setdefault(folder.resolve(), Database(folder.resolve()))
+
+
+def _environment(folder: Path, **how: Any) -> lmdb.Environment:
+    """Open a store, by default for reading; DataError if it is damaged."""
     try:
         import lmdb
     except ImportError:
-        raise MissingExtraError("lmdb, which reads this store,", "reben") from None
+        raise MissingExtraError("lmdb, which reads and writes this store,", "reben") from None
     # No file is written beside a store that is only read: its disk may be read-only. Rows are read
     # at random, so that what lies behind them is not worth reading ahead.
     reading = {"readonly": True, "lock": False, "readahead": False, "create": False}
@@ -44,17 +97,6 @@ def open_lmdb(folder: Path, **how: Any) -> lmdb.Environment:
         return lmdb.open(str(folder), **{**reading, "max_readers": 512, **how})
     except lmdb.Error as error:
         raise DataError(f"{folder}: cannot be opened ({error}); copy the store again") from None
-
-
-def keys(folder: Path) -> Iterator[str]:
-    """The names of all patches in a store, in alphabetical order."""
-    environment = open_lmdb(folder)
-    try:
-        with environment.begin() as transaction:
-            for key in transaction.cursor().iternext(keys=True, values=False):
-                yield bytes(key).decode()
-    finally:
-        environment.close()
 
 
 class LmdbSource(NativeSource):
@@ -69,16 +111,14 @@ class LmdbSource(NativeSource):
     form = "LMDB with safetensors"
 
     def __init__(self, folder: Path, names: Sequence[str], radar: Sequence[str]) -> None:
-        self._folder = folder
+        self._database = database(folder)
         self._names, self._radar = names, radar
         self._layouts: dict[bytes, Mapping[str, _Field]] = {}
-        self._open: tuple[int, lmdb.Environment] | None = None
-        self._local = threading.local()
 
     def chosen(self, rows: NDArray[np.int64]) -> LmdbSource:
         """See `Source.chosen`."""
         names, radar = ([own[row] for row in rows] for own in (self._names, self._radar))
-        return LmdbSource(self._folder, names, radar)
+        return LmdbSource(self._database.folder, names, radar)
 
     def patch(self, row: int, bands: Sequence[str]) -> list[NDArray[Any]]:
         """See `NativeSource.patch`."""
@@ -97,40 +137,32 @@ class LmdbSource(NativeSource):
         return values
 
     def _value(self, name: str) -> tuple[memoryview, Mapping[str, _Field]]:
-        """The value of a patch, valid as long as the store is open, and what lies where in it."""
-        content = self._transaction.get(name.encode()) if name else None
+        """The value of a patch, and what lies where in it."""
+        content = self._database.transaction.get(name.encode()) if name else None
         if content is None:
-            raise DataError(f"{name or 'a patch'}: is not in {self._folder}")
+            raise DataError(f"{name or 'a patch'}: is not in {self._database.folder}")
         try:
             (length,) = struct.unpack_from("<Q", content)
             header = bytes(content[8 : 8 + length])
             layout = self._layouts.get(header)
             if layout is None:
                 layout = self._layouts[header] = _layout(header)
-            if any(begin + kind.itemsize * n > len(content) for begin, kind, n, _ in layout.values()):
+            if any(
+                begin + kind.itemsize * n > len(content) for begin, kind, n, _ in layout.values()
+            ):
                 raise ValueError("it is cut off")
         except (struct.error, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{name}: its entry in {self._folder} is damaged ({error})") from None
+            raise DataError(
+                f"{name}: its entry in {self._database.folder} is damaged ({error})"
+            ) from None
         return content, layout
 
-    @property
-    def _transaction(self) -> Any:
-        """A read transaction of this thread; LMDB may not be carried over a fork."""
-        process = os.getpid()
-        held = getattr(self._local, "held", None)
-        if held is None or held[0] != process:
-            with _opening:  # LMDB allows one environment of a store per process
-                if self._open is None or self._open[0] != process:
-                    self._open = process, open_lmdb(self._folder)
-            held = self._local.held = process, self._open[1].begin(buffers=True)
-        return held[1]
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None, "_local": None}
+        return {**self.__dict__, "_database": self._database.folder}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._local = threading.local()
+        self._database = database(state["_database"])
 
 
 def _layout(header: bytes) -> dict[str, _Field]:
@@ -183,7 +215,8 @@ def writing(folder: Path, size: int) -> Iterator[lmdb.Environment]:
         size: Bytes that it may grow to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = open_lmdb(
+    database(folder).close()
+    environment = _environment(
         folder, readonly=False, lock=True, create=True, map_size=size, meminit=False
     )
     try:
@@ -192,4 +225,4 @@ def writing(folder: Path, size: int) -> Iterator[lmdb.Environment]:
         environment.close()
 
 
-__all__ = ["LmdbSource", "encode", "entry_sizes", "keys", "open_lmdb", "writing"]
+__all__ = ["Database", "LmdbSource", "database", "encode", "entry_sizes", "writing"]

@@ -29,13 +29,23 @@ RECORD: Final = np.dtype([("radar", _RADAR, len(RADAR)), ("optical", _OPTICAL, l
 _ROWS = 2**14  # patches whose numbers are combined at once
 
 
-def measure_patches(images: NDArray[np.float32]) -> NDArray[np.void]:
-    """The record of each of these patches, given with all bands, (N, 14, 120, 120)."""
-    records = np.zeros(len(images), dtype=RECORD)
+def measure_patches(
+    count: int, radar: NDArray[np.float32] | None, optical: NDArray[np.uint16] | None
+) -> NDArray[np.void]:
+    """The record of each of these patches.
+
+    Args:
+        count: Number of patches.
+        radar: Their values, (count, 2, 120, 120); None if there are none.
+        optical: The same, (count, 12, 120, 120).
+    """
+    records = np.zeros(count, dtype=RECORD)
     for part, values, fields in (
-        ("radar", images[:, : len(RADAR)], _RADAR_FIELDS),
-        ("optical", images[:, len(RADAR) :].astype(np.uint16), _OPTICAL_FIELDS),
+        ("radar", radar, _RADAR_FIELDS),
+        ("optical", optical, _OPTICAL_FIELDS),
     ):
+        if values is None:
+            continue
         table = tally_images(values)
         for place, field in enumerate(fields):
             if field is not None:
@@ -43,9 +53,7 @@ def measure_patches(images: NDArray[np.float32]) -> NDArray[np.void]:
     return records
 
 
-def combined(
-    records: NDArray[np.void], rows: NDArray[np.int64], bands: Sequence[str]
-) -> Moments:
+def combined(records: NDArray[np.void], rows: NDArray[np.int64], bands: Sequence[str]) -> Moments:
     """The moments of these bands over all these rows of the table of records."""
     moments = Moments(len(bands))
     for part, names, fields, dtype in (

@@ -1,7 +1,7 @@
 """Read the plain TIFF files of single bands some ten times as fast as a general reader does.
 
-A patch has fourteen small files, so that reading it is mostly opening them. What is not plain (tiles,
-several bands, other compressions) is left to `adagc.images.tiff`.
+A patch has fourteen small files, so that reading it is mostly opening them. What is not plain
+(tiles, several bands, other compressions) is left to `adagc.images.tiff`.
 """
 
 from __future__ import annotations

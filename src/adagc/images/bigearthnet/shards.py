@@ -1,4 +1,4 @@
-"""Patches in memory-mapped arrays of a fixed size: radar as 32-bit floats, optical as 16-bit integers.
+"""Patches in memory-mapped arrays of a fixed size: radar as floats, optical as integers.
 
 Patch i is row i % SHARD of the files number i // SHARD. All bands are enlarged already, so that
 reading a patch is copying it.

@@ -1,4 +1,4 @@
-"""Where the pixels of patches come from: what all forms have in common, and the tree of GeoTIFFs."""
+"""Where the pixels of patches come from: what all forms share, and the tree of GeoTIFFs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from adagc.images.bigearthnet.bands import RADAR, SIDE, SIDES, stored
 from adagc.images.bigearthnet.plain import read_band
 from adagc.images.bigearthnet.resample import Resample, enlarge
 
-_AT_ONCE = 64  # patches that are enlarged together: their coarse bands stay in the processor's cache
+_AT_ONCE = (
+    64  # patches that are enlarged together: their coarse bands stay in the processor's cache
+)
 
 
 class Source(ABC):
@@ -39,7 +41,6 @@ class Source(ABC):
             resample: How bands of 20 and 60 m are enlarged, where they are stored as published.
             out: Of a dtype that holds the values of all these bands.
         """
-
 
     @abstractmethod
     def chosen(self, rows: NDArray[np.int64]) -> Source:
@@ -92,7 +93,7 @@ def checked(values: NDArray[Any], band: str, place: str) -> NDArray[Any]:
     shape, dtype = (SIDES[band],) * 2, stored(band)
     if values.shape == shape and values.dtype == dtype:
         return values
-    # Some tools write radar in 64 bits; the values must not change, so that anything else is refused.
+    # Some tools write radar in 64 bits. Values must not change: anything else is refused.
     if values.shape == shape and values.dtype.kind == "f" == dtype.kind:
         narrow = values.astype(np.float32)
         if np.array_equal(narrow, values, equal_nan=True):
