@@ -52,6 +52,7 @@ HEAVY = (
     "pyproj",
     "shapely",
     "rasterio",
+    "lmdb",
     "onnx",
     "onnxruntime",
     "onnxscript",

@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING
 
 from adagc._version import __version__
 from adagc.atomic import no_space
-from adagc.commands import ablate, bench, budget, data, embed, export, predict, runs, studies
+from adagc.commands import (
+    ablate,
+    bench,
+    budget,
+    data,
+    embed,
+    export,
+    patches,
+    predict,
+    runs,
+    studies,
+)
 from adagc.commands import complete as completing
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
@@ -33,7 +44,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         *(runs.priors, completing.complete, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
-        *(budget.budget, embed.embed),
+        *(budget.budget, embed.embed, patches.prepare),
         *(runs.methods, data.datasets, data.text),
     )
 }
@@ -41,7 +52,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 # Commands that continue what was interrupted, and the option that they need for it.
 _CONTINUE = {"train": " with --resume"} | dict.fromkeys(
-    ("bench", "ablate", "tune", "budget", "complete", "predict"), ""
+    ("bench", "ablate", "tune", "budget", "complete", "predict", "prepare"), ""
 )
 _HELP = ("-h", "--help", "help")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +27,6 @@ from adagc.images.bigearthnet.resample import DEFAULT, Resample
 from adagc.images.bigearthnet.scenes import PatchScenes
 from adagc.images.bigearthnet.sources import Source, TreeSource
 from adagc.images.scan import require_folder
-
-log = logging.getLogger(__name__)
 
 # Sizes of the published splits of version 2, of patches without snow, clouds and shadow.
 PUBLISHED: Final = {"train": 237_871, "val": 122_342, "test": 119_825}
@@ -150,6 +147,7 @@ def bigearthnet_collection(
     seed: int = 0,
     cloudy: bool = False,
     resample: Resample | None = None,
+    count_maps: int = 0,
 ) -> Collection:
     """Open BigEarthNet with its 19 classes and, of version 2, its published splits.
 
@@ -163,6 +161,8 @@ def bigearthnet_collection(
         cloudy: Use also patches with snow, clouds or shadow.
         resample: How bands of 20 and 60 m are enlarged to 120 pixels per side: nearest (the
             default), or bicubic. A memmap store has it decided.
+        count_maps: Number of threads that count the pixels of reference maps, if that was not done
+            before, so that areas of classes are known; 0 leaves it undone.
     """
     root = Path(root)
     chosen = choose_bands(bands)
@@ -177,18 +177,18 @@ def bigearthnet_collection(
         *copy.notes,
         "Training reads pixels far faster from what adagc prepare makes of this folder.",
     ]
-    areas = known_areas(layout, copy.patches)
+    areas = _areas(layout, copy.patches, count_maps)
     return _collection(layout.title, images, copy.patches, split, seed, how, areas, notes)
 
 
-def known_areas(layout: Layout, patches: Patches) -> NDArray[np.float32] | None:
-    """The share of every class in every patch, if their maps were counted before.
+def _areas(layout: Layout, patches: Patches, workers: int) -> NDArray[np.float32] | None:
+    """The share of every class in every patch, if their maps are counted or shall be.
 
     Counting takes minutes for all of reBEN: `adagc simulate --root` and `adagc prepare` do it.
     """
-    if layout.maps is None or not counts_file(layout).is_file():
-        return None
-    return areas_of(layout, patches)[0]
+    if workers or (layout.maps is not None and counts_file(layout).is_file()):
+        return areas_of(layout, patches, workers=max(workers, 1))[0]
+    return None
 
 
 def _of_store(
@@ -254,7 +254,6 @@ def _collection(
             f"{unlabelled:,} patches have none of the {len(CLASSES)} classes and are left out, as"
             " in the original"
         )
-    log.info("%s", sentence)
     kinds = f"{len(images.bands)} bands ({' '.join(images.bands)})"
     return Collection(
         images=images,
