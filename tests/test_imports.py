@@ -32,7 +32,7 @@ LAYERS = (
     ("tuning",),
     ("paper",),
     ("budget",),
-    ("demo", "console", "commands", "cli", "__main__", "__init__"),
+    ("demo", "demo_reben", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.
 SIDEWAYS = {("labels", "metrics"), ("labels", "images"), ("arguments", "options")}

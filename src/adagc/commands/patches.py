@@ -148,6 +148,38 @@ def simulate_data(options: Namespace) -> None:
     console.stdout.print(f"{len(table):,} labels written to {options.out}")
 
 
+def demo_reben(options: Namespace) -> None:
+    """The path of a BigEarthNet user on a small made-up copy, for `adagc demo --reben`."""
+    import logging
+
+    from adagc.demo_reben import run_demo
+
+    quiet_start()
+    from adagc import console
+
+    chatty = logging.getLogger("adagc.training")
+    before = chatty.level
+    chatty.setLevel(logging.WARNING)
+    try:
+        result = run_demo(Path(options.out), seed=options.seed)
+    finally:
+        chatty.setLevel(before)
+    if options.json:
+        print_json(result)
+        return
+    from adagc.training.views import DEFAULT
+
+    rows = [(f"{title} (dominant label)", own) for title, own in result["scores"].items()]
+    title = f"Test scores, clean labels, {DEFAULT.networks}"
+    console.stdout.print(console.score_table(rows, title))
+    spent = ", ".join(f"{step} {seconds:g} s" for step, seconds in result["steps"].items())
+    console.stdout.print(
+        f"{result['patches']} made-up patches, {result['flip_rates']['micro']:.0%} of their labels"
+        f" dropped: scores say nothing about real ones. {spent}."
+    )
+    console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")
+
+
 def _kind_of(root: Path) -> str:
     """The data set that is at a path; those that need not be asked for are only recognised here."""
     from adagc.datasets.registry import registry

@@ -38,6 +38,7 @@ _NO_CLASS: Final = (122, 142, 332, UNLABELLED)
 _COLUMNS: Final = 20  # patches side by side; rows of patches are shared out among the splits
 _PATCH = 1200  # metres
 _AT_ONCE = 16
+_FINE = 2  # pixels of a patch per pixel of its synthetic scene, which takes a fourth of the time
 _LABELS_1: Final = {  # one of the 43 names for each of the 19, for version 1
     CLASS_OF_CODE[code]: CORINE[code][0] for code in sorted(CLASS_OF_CODE, reverse=True)
 }
@@ -76,14 +77,16 @@ def generate(
     with meter("generating patches", total, unit="patches") as shown:
         for start in range(0, total, _AT_ONCE):
             numbers = np.arange(start, min(start + _AT_ONCE, total))
-            scenes = SyntheticScenes(numbers, size=SIDE, seed=seed)
+            scenes = SyntheticScenes(numbers, size=SIDE // _FINE, seed=seed)
             present = scenes.areas() >= MINIMUM_AREA
             pixels = scenes.gather(np.arange(len(numbers)))
             for place, number in enumerate(numbers.tolist()):
                 rng = np.random.default_rng([seed, number, 2])
-                maps[number] = _codes(scenes.maps[place], present[place], rng)
+                landscape = _finer(scenes.maps[place])
+                maps[number] = _codes(landscape, present[place], rng)
                 labels[number] = present[place]
-                _write(root, made, number, pixels[place], maps[number], rng, version)
+                scene = _finer(pixels[place])
+                _write(root, made, number, scene, maps[number], rng, version)
                 if version == 1:
                     _write_labels(root, made, number, labels[number])
                 shown.advance()
@@ -150,6 +153,10 @@ def _codes(
     return table[classes] if lost.any() else codes
 
 
+def _finer(values: NDArray[Any]) -> NDArray[Any]:
+    return values.repeat(_FINE, axis=-2).repeat(_FINE, axis=-1)
+
+
 def native(scene: NDArray[np.int16], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """The bands of a patch as files have them, from a synthetic scene (14, 120, 120)."""
     values: dict[str, NDArray[Any]] = {}
@@ -159,6 +166,7 @@ def native(scene: NDArray[np.int16], rng: np.random.Generator) -> dict[str, NDAr
             # Real decibels are no multiples of a hundredth.
             values[band] = ((pixels + rng.random(pixels.shape)) / 100).astype(np.float32)
             continue
+        pixels = pixels + rng.integers(-8, 9, pixels.shape)  # noise of the sensor
         side = SIDES[band]
         blocks = pixels.reshape(side, SIDE // side, side, SIDE // side)
         values[band] = np.rint(blocks.mean(axis=(1, 3))).clip(0, 65535).astype(np.uint16)

@@ -46,8 +46,7 @@ def choose_bands(wanted: Sequence[str] | None) -> tuple[str, ...]:
         elif word.upper() in BANDS:
             named.append(word.upper())
         else:
-            known = (*CHOICES, *BANDS)
-            near = hint(word, known) or f"; choose from {', '.join(known)}"
+            near = hint(word.upper(), BANDS) or f"; choose from {', '.join((*CHOICES, *BANDS))}"
             raise UsageError(f"--bands: there is no band {word!r}{near}")
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
