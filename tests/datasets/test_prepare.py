@@ -265,7 +265,7 @@ def test_the_paper_s_configurations_train_on_a_prepared_store(tmp_path, monkeypa
         words = ["train", "--config", config, "--out", str(run), "--method", method]
         assert main([*words, *tiny]) == 0
         labels = json.loads((run / "labels.json").read_text())
-        assert labels["meta"]["scheme"] == scenario.removeprefix("reben-")
+        assert labels["scheme"] == scenario.removeprefix("reben-")
         model = json.loads((run / "model.json").read_text())
         assert len(model["bands"]) == 14
         assert json.loads((run / "scores.json").read_text())

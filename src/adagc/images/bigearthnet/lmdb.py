@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import DataError, MissingExtraError
-from adagc.images.bigearthnet.bands import OPTICAL, RADAR, block
+from adagc.images.bigearthnet.bands import OPTICAL, RADAR, SIDES, block, stored
 from adagc.images.bigearthnet.sources import NativeSource, checked
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }
-# Place of a band in a value: where it begins, its dtype, how many values, its shape.
-_Field = tuple[int, "np.dtype[Any]", int, tuple[int, ...]]
+# Place of a band in a value: where it begins, its dtype, its shape, whether both are the usual ones.
+# Under "" stands where the last one ends.
+_Field = tuple[int, "np.dtype[Any]", tuple[int, ...], bool]
 
 
 class Database:
@@ -131,9 +132,9 @@ class LmdbSource(NativeSource):
             content, layout = found[name]
             if band not in layout:
                 raise DataError(f"{name}: the store has no band {band} of it")
-            start, dtype, count, shape = layout[band]
-            field = np.frombuffer(content, dtype, count, start).reshape(shape)
-            values.append(checked(field, band, name))
+            start, dtype, shape, usual = layout[band]
+            field: NDArray[Any] = np.ndarray(shape, dtype, content, start)
+            values.append(field if usual else checked(field, band, name))
         return values
 
     def _value(self, name: str) -> tuple[memoryview, Mapping[str, _Field]]:
@@ -147,9 +148,7 @@ class LmdbSource(NativeSource):
             layout = self._layouts.get(header)
             if layout is None:
                 layout = self._layouts[header] = _layout(header)
-            if any(
-                begin + kind.itemsize * n > len(content) for begin, kind, n, _ in layout.values()
-            ):
+            if len(content) < layout[""][0]:
                 raise ValueError("it is cut off")
         except (struct.error, ValueError, KeyError, TypeError) as error:
             raise DataError(
@@ -168,6 +167,7 @@ class LmdbSource(NativeSource):
 def _layout(header: bytes) -> dict[str, _Field]:
     """What lies where in a safetensors file with this header; all patches have the same one."""
     fields: dict[str, _Field] = {}
+    last = 0
     for band, entry in json.loads(header).items():
         if band == "__metadata__":
             continue
@@ -176,7 +176,10 @@ def _layout(header: bytes) -> dict[str, _Field]:
         dtype, count = _DTYPES[entry["dtype"]], int(np.prod(shape))
         if end - begin != count * dtype.itemsize or begin < 0:
             raise ValueError(f"band {band} has another length than its shape")
-        fields[band] = (8 + len(header) + begin, dtype, count, shape)
+        usual = band in SIDES and shape == (SIDES[band],) * 2 and dtype == stored(band)
+        fields[band] = (8 + len(header) + begin, dtype, shape, usual)
+        last = max(last, 8 + len(header) + end)
+    fields[""] = (last, np.dtype(np.uint8), (), False)
     return fields
 
 
