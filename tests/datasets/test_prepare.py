@@ -267,7 +267,7 @@ def test_the_paper_s_configurations_train_on_a_prepared_store(tmp_path, monkeypa
         labels = json.loads((run / "labels.json").read_text())
         assert labels["scheme"] == scenario.removeprefix("reben-")
         model = json.loads((run / "model.json").read_text())
-        assert len(model["bands"]) == 14
+        assert len(model["spec"]["bands"]) == 14
         assert json.loads((run / "scores.json").read_text())
     # The labels are those of the largest areas.
     written = (tmp_path / "reben-dominant" / "labels.csv").read_text()

@@ -30,7 +30,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }
-# Place of a band in a value: where it begins, its dtype, its shape, whether both are the usual ones.
+# Of a band in a value: where it begins, its dtype, its shape, whether both are the usual ones.
 # Under "" stands where the last one ends.
 _Field = tuple[int, "np.dtype[Any]", tuple[int, ...], bool]
 
