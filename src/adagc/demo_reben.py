@@ -21,14 +21,14 @@ from adagc.training.observe import simulate
 from adagc.training.runs import Run
 from adagc.training.views import DEFAULT
 
-PATCHES = 480  # half of them train: enough to see the path, far too few for good scores
+PATCHES = 400  # half of them train: enough to see the path, far too few for good scores
 SETTINGS: dict[str, Any] = {
     "data": "bigearthnet",
     "backbone": "test_resnet",
     "weights": "none",
     "batch_size": 32,
     "learning_rate": 2e-3,
-    "epochs": 8,
+    "epochs": 6,
     "average": 0.9,  # of about one epoch
     "thresholds": "estimated",
     "priors": "published",

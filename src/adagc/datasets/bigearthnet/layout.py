@@ -23,6 +23,7 @@ _TILE = re.compile(r"S2[A-D]_MSIL2A_\d{8}T\d{6}_N\d{4}_R\d{3}_T\w{5}")
 _SCENE = re.compile(r"S1[A-D]_IW_GRDH_1SDV_\d{8}T\d{6}")
 _OPTICAL_1 = re.compile(r"S2[A-D]_MSIL2A_\d{8}T\d{5,6}_\d+_\d+")
 _RADAR_1 = re.compile(r"S1[A-D]_IW_GRDH_1SDV_\d{8}T\d{6}_\w{5}_\d+_\d+")
+_MOST = 64  # folders of a copy; one with more is a folder of other images, and may be very large
 _LOOKED_AT = 8  # entries of a folder that decide what it is
 
 
@@ -55,7 +56,9 @@ def find_layout(root: Path) -> Layout | None:
         return None
     if (root / STORE).is_file() or (root / PLAN).is_file():
         return Layout("store", root) if _is_ours(root) else None
-    databases = [place for place in (root, *_folders(root)) if (place / "data.mdb").is_file()]
+    databases = [
+        place for place in (root, *islice(_folders(root), _MOST)) if (place / "data.mdb").is_file()
+    ]
     if databases:
         own = Layout("lmdb", root, lmdb=databases[0])
         return _with_metadata(own, root, databases[0].parent) if _has_patches(own) else None
@@ -63,7 +66,7 @@ def find_layout(root: Path) -> Layout | None:
     if kind is not None:
         return find_layout(root.resolve().parent) if kind[0] != "" else None
     found: dict[str, tuple[int, Path]] = {}
-    for folder in _folders(root):
+    for folder in islice(_folders(root), _MOST):
         inside = _kind(folder)
         if inside is not None:
             found.setdefault(inside[0], (inside[1], folder))
