@@ -254,7 +254,7 @@ def test_what_cannot_be_is_refused(made, tmp_path, capsys):
 
 
 def test_the_paper_s_configurations_train_on_a_prepared_store(tmp_path, monkeypatch):
-    made = generate(tmp_path / "reBEN", 96, seed=3, cloudy=0)
+    made = generate(tmp_path / "reBEN", 64, seed=3, cloudy=0)
     prepare(made.root, tmp_path / "store")
     monkeypatch.setenv("ADAGC_REBEN", str(tmp_path / "store"))
     configs = Path(preparing.__file__).parents[2] / "configs"
