@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from adagc.datasets.bigearthnet import DATASET
 from adagc.datasets.bigearthnet.generate import generate
 from adagc.datasets.bigearthnet.opening import bigearthnet_collection
 from adagc.datasets.bigearthnet.prepare import prepare
@@ -23,7 +24,7 @@ from adagc.training.views import DEFAULT
 
 PATCHES = 400  # half of them train: enough to see the path, far too few for good scores
 SETTINGS: dict[str, Any] = {
-    "data": "bigearthnet",
+    "data": DATASET.name,
     "backbone": "test_resnet",
     "weights": "none",
     "batch_size": 32,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Each is a module of this package, which is imported when the data set is used.
 _BUILT_IN = (
-    *("folder", "aid", "ucmerced", "bigearthnet", "array", "geoparquet", "synthetic", "mosaic"),
+    *("folder", "aid", "ucmerced", "array", "geoparquet", "synthetic", "mosaic", "bigearthnet"),
 )
 DEFAULT: Final = "folder"
 
