@@ -204,13 +204,12 @@ def _discard_output() -> None:
 
 # The commands by what they are for, as the overview lists them.
 _PURPOSES = {
-    "to see what it does": ("demo",),
+    "to see what it does and what there is to choose from": ("demo", "methods", "datasets"),
     "your data": ("inspect", "prepare", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
     "a trained model on other data, or in other programs": ("predict", "export"),
     "which method, and with which options": ("bench", "tables", "tune", "budget"),
     "the paper": ("ablate", "figures", "theory"),
-    "what there is to choose from": ("methods", "datasets"),
 }
 
 
