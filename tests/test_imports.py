@@ -34,7 +34,7 @@ LAYERS = (
     ("tuning", "embedding"),
     ("paper",),
     ("budget",),
-    ("demo", "console", "commands", "cli", "__main__", "__init__"),
+    ("demo", "demo_reben", "console", "commands", "cli", "__main__", "__init__"),
 )
 # Within a layer packages stand side by side, with these exceptions.
 SIDEWAYS = {("labels", "metrics"), ("labels", "images"), ("arguments", "options")}
@@ -54,6 +54,7 @@ HEAVY = (
     "pyproj",
     "shapely",
     "rasterio",
+    "lmdb",
     "onnx",
     "onnxruntime",
     "onnxscript",

@@ -26,6 +26,7 @@ from adagc.commands import (
     data,
     embed,
     export,
+    patches,
     predict,
     runs,
     studies,
@@ -44,7 +45,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         *(runs.priors, completing.complete, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
-        *(budget.budget, embed.embed, annotate.annotate),
+        *(budget.budget, embed.embed, annotate.annotate, patches.prepare),
         *(runs.methods, data.datasets, data.text),
     )
 }
@@ -52,7 +53,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 
 # Commands that continue what was interrupted, and the option that they need for it.
 _CONTINUE = {"train": " with --resume"} | dict.fromkeys(
-    ("bench", "ablate", "tune", "budget", "complete", "predict", "embed"), ""
+    ("bench", "ablate", "tune", "budget", "complete", "predict", "embed", "prepare"), ""
 )
 _HELP = ("-h", "--help", "help")
 
@@ -204,13 +205,12 @@ def _discard_output() -> None:
 
 # The commands by what they are for, as the overview lists them.
 _PURPOSES = {
-    "to see what it does": ("demo",),
-    "your data": ("annotate", "inspect", "simulate", "embed", "text"),
+    "to see what it does and what there is to choose from": ("demo", "methods", "datasets"),
+    "your data": ("annotate", "inspect", "prepare", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
     "a trained model on other data, or in other programs": ("predict", "export"),
     "which method, and with which options": ("bench", "tables", "tune", "budget"),
     "the paper": ("ablate", "figures", "theory"),
-    "what there is to choose from": ("methods", "datasets"),
 }
 
 

@@ -65,7 +65,7 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
     from adagc.report.record import Record
 
     began = time.perf_counter()
-    _make_room(out)
+    make_room(out)
     scenes = SETTINGS["scenes"]
     collection = synthetic_collection(
         n_train=scenes, n_val=scenes // 2, n_test=scenes, size=SETTINGS["size"], seed=seed
@@ -149,7 +149,7 @@ def _pair(values: Mapping[str, Any], form: str) -> str:
     return " / ".join(form.format(100 * values[key]) for key in KEYS)
 
 
-def _make_room(out: Path) -> None:
+def make_room(out: Path) -> None:
     """Make `out` an empty folder; it must be empty, missing, or hold an earlier demo."""
     mark = out / ".adagc-demo"
     if out.exists() and any(out.iterdir()):

@@ -10,7 +10,7 @@ from adagc.methods import registry
 from adagc.training.files import options_in
 from tiny import TINY, write_scenario
 
-VARIABLES = ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_TRUTH")
+VARIABLES = ("ADAGC_DATA", "ADAGC_REBEN", "ADAGC_FEATURES", "ADAGC_LABELS", "ADAGC_TRUTH")
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def test_a_file_is_what_it_says_that_it_is(tmp_path, source, state):
     "name", ["aid-random", "reben-dominant", "ucm-features-tuned", "demo-random"]
 )
 def test_the_papers_scenarios_mean_what_they_meant(name, monkeypatch):
-    for variable in ("ADAGC_DATA", "ADAGC_FEATURES"):
+    for variable in ("ADAGC_DATA", "ADAGC_FEATURES", "ADAGC_REBEN"):
         monkeypatch.setenv(variable, "somewhere")
     assert load(name).config(0).priors == "published"
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import logging
 import multiprocessing
 import os
@@ -161,11 +160,12 @@ def test_a_damaged_cache_is_rebuilt(root: Path, tmp_path: Path, decoded: list[st
     with cache.path.open("r+b") as file:
         file.truncate(1000)
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
-    index = next((tmp_path / "c").glob("*/index.json"))
-    index.write_text(index.read_text()[:100])
+    index = next((tmp_path / "c").glob("*/index.safetensors"))
+    index.write_bytes(index.read_bytes()[:100])
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
-    content = json.loads(index.read_text())
-    index.write_text(json.dumps({**content, "version": 0}))
+    content = index.read_bytes()
+    assert content.count(b'\\"version\\": 3') == 1
+    index.write_bytes(content.replace(b'\\"version\\": 3', b'\\"version\\": 0'))
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     assert len(decoded) == 48
 
@@ -186,7 +186,7 @@ def test_an_interrupted_build_is_taken_up(
         patch.setattr(store_build, "WORKERS", 1)
         with pytest.raises(KeyboardInterrupt):
             open_all(root, tmp_path / "c")
-    assert not list((tmp_path / "c").glob("*/index.json"))
+    assert not list((tmp_path / "c").glob("*/index.safetensors"))
     decoded.clear()
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     assert len(decoded) == 8  # the first chunk of four was flushed and noted

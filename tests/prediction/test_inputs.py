@@ -58,7 +58,7 @@ def test_a_folder_is_decoded_as_training_decodes_it(tmp_path, colours):
     values = trained.images.gather(np.arange(len(found.names))).astype(np.float32)
     np.testing.assert_array_equal(found.probabilities, values.mean(axis=(2, 3)))
     # The store of these decoded images can be predicted, too, without the files.
-    (index,) = (tmp_path / "cache").rglob("index.json")
+    (index,) = (tmp_path / "cache").rglob("index.safetensors")
     stored = predict(colours, index.parent)
     assert stored.names == found.names
     np.testing.assert_array_equal(stored.probabilities, found.probabilities)

@@ -51,10 +51,19 @@ def inspect(argv: list[str]) -> None:
         "Backbone whose pretrained weights will be used: the values of the images are checked"
         " against the mean and deviation that these weights expect.",
     )
+    parser.flag(
+        "verify", "Read all of what adagc prepare has written and compare it with its checksums."
+    )
     add_json(parser)
     options = parser.parse(argv)
     for name in ("labels", "truth"):
         require_path(name, getattr(options, name))
+    if options.verify:
+        from adagc.commands.patches import verify
+
+        require_path("ROOT", options.root)
+        verify(options.root or "", json=options.json)
+        return
     inspection = _recognised(options) if options.data is None else _opened(options)
     from adagc.datasets.inspect.look import render
 
@@ -117,7 +126,18 @@ def simulate(argv: list[str]) -> None:
         simulate,
         "adagc simulate multilabel.csv --scheme random --seed 0 --out labels.csv",
     )
-    parser.positional("truth", str, "Label file with all labels of the images.", old="--truth")
+    parser.positional(
+        "truth", str | None, "Label file with all labels of the images.", None, old="--truth"
+    )
+    parser.option(
+        "root",
+        str | None,
+        None,
+        "In place of TRUTH: a data set that comes with clean labels, such as BigEarthNet, whose"
+        " reference maps say which class is dominant.",
+    )
+    parser.option("data", str | None, None, "Kind of the data set of --root, if it is not seen.")
+    parser.option("workers", int, 1, "Threads that count the pixels of maps (with --root).")
     parser.option(
         "scheme",
         Literal["random", "dominant"],
@@ -160,6 +180,13 @@ def simulate(argv: list[str]) -> None:
     parser.flag("force", "Replace the file of --out if it exists.")
     add_json(parser)
     options = parser.parse(argv)
+    if (options.truth is None) == (options.root is None):
+        raise UsageError("give either TRUTH, a file of clean labels, or --root, a data set")
+    if options.root is not None:
+        from adagc.commands.patches import simulate_data
+
+        simulate_data(options)
+        return
     require_path("TRUTH", options.truth)
     for name in ("areas", "maps", "map_classes"):
         require_path(name, getattr(options, name))

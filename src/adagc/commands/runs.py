@@ -21,9 +21,19 @@ def demo(argv: list[str]) -> None:
     parser = make_parser("demo", demo, "adagc demo --out runs/demo")
     parser.option("out", str, "runs/demo", "Folder of runs to write, with a report.")
     parser.option("seed", int, 0, "Seed of the scenes, their labels and the initial weights.")
+    parser.flag(
+        "reben",
+        "Instead, show the path of a BigEarthNet user on a small made-up copy: prepare it, make"
+        " dominant labels from its maps, train AN and the default method, report.",
+    )
     add_json(parser)
     options = parser.parse(argv)
     check_folder("out", options.out)
+    if options.reben:
+        from adagc.commands.patches import demo_reben
+
+        demo_reben(options)
+        return
     from adagc.demo import run_demo
 
     quiet_start()

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from adagc.images.base import SceneDataset
 
 # Each is a module of this package, which is imported when the data set is used.
-_BUILT_IN = ("folder", "aid", "ucmerced", "array", "geoparquet", "synthetic", "mosaic")
+_BUILT_IN = (
+    *("folder", "aid", "ucmerced", "array", "geoparquet", "synthetic", "mosaic", "bigearthnet"),
+)
 DEFAULT: Final = "folder"
 
 # Option of `adagc train` -> parameter of the function that opens a data set.
@@ -62,6 +64,8 @@ class Recognised:
     # Opens data that is not a folder of image files; takes the number that stands for missing
     # values, or None.
     images: Callable[[float | None], SceneDataset] | None = None
+    # Opens data whose splits and clean labels are worth telling too; takes the same.
+    collection: Callable[[float | None], Collection] | None = None
 
 
 def _unrecognised(root: Path) -> Recognised | None:

@@ -79,32 +79,36 @@ class Moments:
             flat = np.ascontiguousarray(np.moveaxis(values, 1, 0)).reshape(1, values.shape[1], -1)
             self.take(tally(flat), flat.shape[-1])
 
-    def take(self, kept: NDArray[Any], each: int) -> None:
+    def take(
+        self, kept: NDArray[Any], each: int, bands: Sequence[int] | slice = slice(None)
+    ) -> None:
         """Add images that `tally` has measured.
 
         Args:
             kept: The seven numbers of each band of each image, (N, bands, 7).
             each: Number of values in a band of one image, finite or not.
+            bands: Which bands these are, all of them by default. So bands that are measured as
+                integers can stand beside others.
         """
         if not len(kept):
             return
         count, middle, spread, low, high, top, infinite = np.moveaxis(kept, -1, 0)
-        self.seen += len(kept) * each
-        self.top += top.sum(axis=0).astype(np.int64)
-        self.infinite += infinite.sum(axis=0).astype(np.int64)
-        self.minimum = np.minimum(self.minimum, low.min(axis=0))
-        self.maximum = np.maximum(self.maximum, high.max(axis=0))
+        self.seen[bands] += len(kept) * each
+        self.top[bands] += top.sum(axis=0).astype(np.int64)
+        self.infinite[bands] += infinite.sum(axis=0).astype(np.int64)
+        self.minimum[bands] = np.minimum(self.minimum[bands], low.min(axis=0))
+        self.maximum[bands] = np.maximum(self.maximum[bands], high.max(axis=0))
         every = count.sum(axis=0)
         if kept.dtype.kind == "i":
             # The sum of squares of one image fits into 64 bits, that of many images may not: the
             # upper and lower 32 bits are summed separately.
             upper, lower = (spread >> 32).sum(axis=0), (spread & 2**32 - 1).sum(axis=0)
             squares = upper.astype(object) * 2**32 + lower.astype(object)
-            self._whole = self._whole + np.stack([every, middle.sum(axis=0), squares])
+            self._whole[:, bands] += np.stack([every, middle.sum(axis=0), squares])
             return
         mean = middle[0] + (count * (middle - middle[0])).sum(axis=0) / np.maximum(every, 1)
         squares = spread.sum(axis=0) + (count * (middle - mean) ** 2).sum(axis=0)
-        self._real = _joined(self._real, np.stack([every, mean, squares]))
+        self._real[:, bands] = _joined(self._real[:, bands], np.stack([every, mean, squares]))
 
     def merge(self, other: Moments) -> None:
         """Add everything that `other` has measured."""

@@ -70,12 +70,15 @@ class FlipRates:
             cardinality=np.array(values["cardinality"], np.int64),
         )
 
-    def table(self, classes: Sequence[str], *, scheme: str = "") -> Table:
+    def table(
+        self, classes: Sequence[str], *, scheme: str = "", paper: FlipRates | None = None
+    ) -> Table:
         """The rates as a table for the terminal, in the form of the paper's Table I.
 
         Args:
             classes: Names of the classes, in the order of `beta`.
             scheme: Text in the header of the column of rates, such as "Random" or "Manual".
+            paper: Rates that a paper prints for the same classes, to stand beside these.
         """
         from rich.table import Table
         from rich.text import Text  # prints a "[" in a name instead of reading it as markup
@@ -86,11 +89,20 @@ class FlipRates:
         table.add_column("Class")
         table.add_column(f"{scheme} β_c".strip(), justify="right")
         table.add_column("Support", justify="right")
-        for name, beta, support in zip(classes, self.beta, self.support, strict=True):
-            table.add_row(Text(name), _rate(beta), f"{support:,}")
+        if paper is not None:
+            table.add_column("the paper's", justify="right")
+            table.add_column("Support", justify="right")
+        for number, name in enumerate(classes):
+            cells = [
+                cell
+                for own in (self, *([] if paper is None else [paper]))
+                for cell in (_rate(own.beta[number]), f"{own.support[number]:,}")
+            ]
+            table.add_row(Text(name), *cells)
         table.add_section()
-        table.add_row("Micro average", _rate(self.micro), "–")
-        table.add_row("Macro average", _rate(self.macro), "–")
+        for title, which in (("Micro average", "micro"), ("Macro average", "macro")):
+            beside = [] if paper is None else [_rate(getattr(paper, which)), "–"]
+            table.add_row(title, _rate(getattr(self, which)), "–", *beside)
         table.add_section()
         if self.wrong:
             table.add_row("Wrong positives", f"{self.wrong_share:.2f}", f"{self.wrong:,}")

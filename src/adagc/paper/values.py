@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from adagc.compare.reference import Reference, Value
 from adagc.errors import UsageError
+from adagc.labels.statistics import FlipRates
 from adagc.metrics import METRICS
 
+_TABLE_ONE = Path(__file__).with_name("table_one.csv")
 _FILE = Path(__file__).with_name("paper.csv")
 _PRINTED = {
     "reben-random": "Table III (reBEN-Random)",
@@ -17,6 +22,31 @@ _PRINTED = {
     "aid-random": "Table V (AID-Random)",
     "aid-manual": "Table VI (AID-Manual)",
 }
+
+
+def flip_rates_of_paper(classes: Sequence[str], scheme: str) -> FlipRates | None:
+    """What Table I of the paper prints of reBEN's training images; None for other classes.
+
+    Args:
+        classes: The classes, in the order of the result.
+        scheme: "random" or "dominant".
+    """
+    with _TABLE_ONE.open(encoding="utf-8", newline="") as file:
+        rows = {line["class"]: line for line in csv.DictReader(file)}
+    if {*classes} != {*rows} - {"micro average", "macro average"} or scheme not in rows[
+        "Urban fabric"
+    ]:
+        return None
+    own = [rows[name] for name in classes]
+    return FlipRates(
+        beta=np.array([float(row[scheme]) for row in own]),
+        support=np.array([int(row["support"]) for row in own], dtype=np.int64),
+        micro=float(rows["micro average"][scheme]),
+        macro=float(rows["macro average"][scheme]),
+        observed=0,
+        wrong=0,
+        cardinality=np.zeros(len(own) + 1, dtype=np.int64),
+    )
 
 
 def known() -> list[str]:

@@ -52,7 +52,8 @@ def simulate(
         if collection.areas is None:
             raise UsageError(
                 "--scheme dominant needs the area of each class, which this data lacks: make labels"
-                " with  adagc simulate --scheme dominant --areas FILE  and give them as --labels"
+                " with  adagc simulate --scheme dominant  (--root DATA if it has maps, else --areas"
+                " FILE) and give them as --labels"
             )
         values = simulate_dominant(collection.areas[rows] * truth, seed)
     else:

@@ -33,6 +33,8 @@ from adagc.images.tiff import Shape
 from adagc.labels import LabelTable, read_labels
 from adagc.progress import tracked
 
+_MOST_READ = 4_000_000_000  # bytes of values that are looked at: a minute; more are sampled
+
 __all__ = [
     "Inspection",
     "duplicates",
@@ -68,6 +70,15 @@ def inspect(
     """
     root = Path(root)
     source = _recognise(root)
+    if source.collection is not None:
+        return inspect_collection(
+            source.collection(nodata),
+            root=str(root),
+            kind=source.kind,
+            labels=labels,
+            mean=mean,
+            std=std,
+        )
     if source.images is not None:
         images = _look_at_scenes(source.images(nodata), bands)
     else:
@@ -280,7 +291,7 @@ def _look_at_scenes(scenes: SceneDataset, bands: Sequence[str] | None) -> Images
     """The same summary as `look_at_files`, for images that are not files of their own."""
     same: defaultdict[bytes, list[str]] = defaultdict(list)
     moments, edges = Moments(scenes.shape[0]), Edges(scenes.shape[0])
-    rows = np.arange(len(scenes), dtype=np.int64)
+    rows, sampled = _worth_reading(scenes)
     step = max(1, CHUNK_VALUES // math.prod(scenes.shape))
     for start in tracked(range(0, len(rows), step), "reading images"):
         chunk = rows[start : start + step]
@@ -302,5 +313,15 @@ def _look_at_scenes(scenes: SceneDataset, bands: Sequence[str] | None) -> Images
         infinite=tuple(scenes.names[row] for row in rows[infinite]),
         suspects=edges.suspects(names),
         duplicates=tuple(sorted(tuple(group) for group in same.values() if len(group) > 1)),
-        notes=(*scenes.notes, *notes),
+        notes=(*scenes.notes, *sampled, *notes),
     )
+
+
+def _worth_reading(scenes: SceneDataset) -> tuple[NDArray[np.int64], list[str]]:
+    """The rows whose values are looked at, and a sentence about it if they are not all."""
+    each = math.prod(scenes.shape) * scenes.dtype.itemsize
+    most = max(1, _MOST_READ // each)
+    if len(scenes) <= most:
+        return np.arange(len(scenes), dtype=np.int64), []
+    rows = np.linspace(0, len(scenes) - 1, most).round().astype(np.int64)
+    return rows, [f"only {most:,} of {len(scenes):,} images were read, evenly spread"]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 TINY = 32  # pixels: smaller images leave most backbones an empty map after their last stage
+_BANDS = 16  # bands of which the statistics are printed; embeddings have hundreds
 SHOWN = 12  # rows printed of a table that may have very many
 
 
@@ -175,7 +176,8 @@ def render(inspection: Inspection) -> RenderableType:
             (band, *(f"{value:.4g}" for value in values), f"{lost:.2%}")
             for band, *values, lost in columns
         ]
-        parts.append(_table("Bands", ("band", "mean", "std", "min", "max", "missing"), rows))
+        header = ("band", "mean", "std", "min", "max", "missing")
+        parts.append(_table("Bands", header, rows, shown=_BANDS))
     if images.unreadable:
         unreadable = list(images.unreadable.items())
         parts.append(_table("Unreadable", ("file", "reason"), unreadable))

@@ -11,17 +11,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.atomic import write_text
+from adagc.atomic import write_bytes
 from adagc.images.decode import Header
 
-VERSION: Final = 2  # of the cache format; a cache with another number is built again
+VERSION: Final = 3  # of the cache format; a cache with another number is built again
+INDEX: Final = "index.safetensors"
+_NUMBERS = ("lengths", "times", "rows", "kinds")  # arrays with one number per file
 
 Stamp = tuple[str, int, int]  # relative path, size in bytes, modification time in nanoseconds
 
 
 @dataclass(frozen=True)
 class Index:
-    """The content of index.json, with the array that it names."""
+    """The content of an index, with the array that it names."""
 
     path: Path  # file of the array
     array: NDArray[Any]  # mapped when the index is read: it stays usable if the file is replaced
@@ -71,24 +73,31 @@ def stamp_files(root: Path, files: Sequence[str]) -> list[Stamp]:
 
 def read_index(folder: Path) -> Index | None:
     """Read the current index of a cache folder; None if there is none or it is not valid."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        content = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
-            return None
-        path = folder / content["data"]
+        with safe_open(folder / INDEX, framework="numpy") as content:
+            told = json.loads(content.metadata()["adagc"])
+            if told["version"] != VERSION:
+                return None
+            numbers = {name: content.get_tensor(name).tolist() for name in _NUMBERS}
+            names = bytes(content.get_tensor("files")).decode(errors="surrogateescape")
+        path = folder / told["data"]
         array = map_array(path)
-        rows: dict[Stamp, int] = {}
-        headers: dict[Stamp, Header] = {}
-        for file, length, mtime, row, header in content["files"]:
-            rows[file, length, mtime] = row
-            if header is not None:
-                (bands, height, width), dtype, depth, alpha = header
-                headers[file, length, mtime] = Header(
-                    (bands, height, width), np.dtype(dtype), np.dtype(depth), bool(alpha)
-                )
+        known = [
+            Header((bands, height, width), np.dtype(dtype), np.dtype(depth), bool(alpha))
+            for (bands, height, width), dtype, depth, alpha in told["headers"]
+        ]
+        stamps = zip(names.split("\0"), numbers["lengths"], numbers["times"], strict=True)
+        rows: dict[Stamp, int] = dict(zip(stamps, numbers["rows"], strict=True))
+        headers = {
+            stamp: known[kind]
+            for stamp, kind in zip(rows, numbers["kinds"], strict=True)
+            if kind >= 0
+        }
         fits = max(rows.values()) < len(array)
-        index = Index(path, array, rows, headers, bool(content["alpha"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        index = Index(path, array, rows, headers, bool(told["alpha"]))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, SafetensorError):
         return None
     return index if fits else None
 
@@ -96,21 +105,29 @@ def read_index(folder: Path) -> Index | None:
 def publish(folder: Path, index: Index) -> None:
     """Replace the index atomically; from then on readers use its array.
 
+    It is arrays: reading the index of half a million files as JSON took nine seconds.
+
     Args:
         folder: Folder of the cache.
         index: The new index, whose array must be complete and flushed to disk.
     """
+    from safetensors.numpy import save
 
-    def line(stamp: Stamp, row: int) -> list[object]:
-        header = index.headers.get(stamp)
-        if header is None:
-            return [*stamp, row, None]
-        return [*stamp, row, [header.shape, header.dtype.str, header.depth.str, header.alpha]]
-
-    content = {
+    kinds = {header: number for number, header in enumerate(dict.fromkeys(index.headers.values()))}
+    own = [index.headers.get(stamp) for stamp in index.rows]
+    names = "\0".join(stamp[0] for stamp in index.rows)
+    told = {
         "version": VERSION,
         "data": index.path.name,
         "alpha": index.alpha,
-        "files": [line(stamp, row) for stamp, row in index.rows.items()],
+        "headers": [[h.shape, h.dtype.str, h.depth.str, h.alpha] for h in kinds],
     }
-    write_text(folder / "index.json", json.dumps(content))
+    arrays: dict[str, NDArray[Any]] = {
+        "files": np.frombuffer(names.encode(errors="surrogateescape"), dtype=np.uint8),
+        "lengths": np.array([stamp[1] for stamp in index.rows], dtype=np.int64),
+        "times": np.array([stamp[2] for stamp in index.rows], dtype=np.int64),
+        "rows": np.array(list(index.rows.values()), dtype=np.int64),
+        "kinds": np.array([-1 if h is None else kinds[h] for h in own], dtype=np.int32),
+    }
+    write_bytes(folder / INDEX, save(arrays, metadata={"adagc": json.dumps(told)}))
+    (folder / "index.json").unlink(missing_ok=True)  # of a version before this one

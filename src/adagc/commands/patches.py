@@ -1,0 +1,200 @@
+"""Commands for BigEarthNet: prepare, and what inspect and simulate do with a whole data set."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adagc.commands.common import add_json, check_folder, make_parser, print_json, quiet_start
+from adagc.errors import DataError, UsageError, examples
+from adagc.options import REQUIRED
+from adagc.suggest import require_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from adagc.labels.statistics import FlipRates
+
+
+def prepare(argv: list[str]) -> None:
+    """Turn BigEarthNet (GeoTIFF or LMDB) into files that training reads fast."""
+    from adagc.datasets.bigearthnet.store import StoreForm
+    from adagc.images.bigearthnet.resample import DEFAULT, Resample
+
+    parser = make_parser("prepare", prepare, "adagc prepare BigEarthNet/ --out reben --workers 8")
+    parser.positional("root", str, "Folder of a published copy, version 1 or 2.", old="--root")
+    parser.option("out", str, REQUIRED, "Folder to write; the same command continues it.")
+    parser.option(
+        "form",
+        StoreForm,
+        "memmap",
+        "memmap is read fastest (0.46 MB per patch); lmdb keeps every band in its own resolution,"
+        " in the layout of reBEN's converter (0.28 MB).",
+    )
+    parser.option("workers", int, 1, "Number of processes.")
+    parser.option(
+        "resample",
+        Resample,
+        DEFAULT,
+        "How bands of 20 and 60 m are enlarged to 120 pixels per side: nearest keeps every value,"
+        " bicubic is smooth and rounds to whole numbers.",
+    )
+    parser.flag("cloudy", "Prepare also patches with snow, clouds or shadow.")
+    parser.flag("strict", "Fail at the end if patches could not be read.")
+    add_json(parser)
+    options = parser.parse(argv)
+    require_path("ROOT", options.root)
+    check_folder("out", options.out)
+    from adagc.datasets.bigearthnet.prepare import LEFT_OUT
+    from adagc.datasets.bigearthnet.prepare import prepare as work
+
+    quiet_start()
+    done = work(
+        Path(options.root),
+        Path(options.out),
+        form=options.form,
+        workers=options.workers,
+        resample=options.resample,
+        cloudy=options.cloudy,
+        strict=options.strict,
+    )
+    if options.json:
+        print_json(
+            {
+                "out": options.out,
+                "patches": done.patches,
+                "written": done.written,
+                "left_out": done.left_out,
+                "seconds": round(done.seconds, 1),
+                "notes": list(done.notes),
+            }
+        )
+        return
+    from adagc import console
+
+    for note in done.notes:
+        console.stdout.print(f"{note}.")
+    rate = f", {done.written / max(done.seconds, 1e-9):,.0f} per second" * bool(done.written)
+    console.stdout.print(
+        f"{done.patches:,} patches in {options.out}, {done.written:,} of them written now{rate}",
+        soft_wrap=True,
+    )
+    if done.left_out:
+        console.stdout.print(
+            f"{len(done.left_out):,} patches cannot be read and were left out"
+            f" ({examples(done.left_out)}): {Path(options.out) / LEFT_OUT} says why",
+            soft_wrap=True,
+        )
+    console.stdout.print(
+        f"Train on them:  adagc train --data bigearthnet --root {options.out} --scheme random",
+        soft_wrap=True,
+    )
+
+
+def verify(root: str, *, json: bool) -> None:
+    """Check every value of a prepared store, for `adagc inspect --verify`."""
+    from adagc.datasets.bigearthnet.store import read_plan
+    from adagc.datasets.bigearthnet.verify import verify as check
+
+    if read_plan(Path(root)) is None:
+        raise UsageError(f"--verify checks what adagc prepare has written, which {root} is not")
+    quiet_start()
+    found = check(Path(root))
+    if found.damaged:
+        raise DataError(
+            f"{root}: {len(found.damaged):,} of {found.patches:,} patches have other values than"
+            f" were written ({examples(found.damaged)}): prepare the store again"
+        )
+    if json:
+        print_json({"root": root, "patches": found.patches, "damaged": []})
+        return
+    from adagc import console
+
+    console.stdout.print(f"{found.patches:,} patches have the values that were written")
+
+
+def simulate_data(options: Namespace) -> None:
+    """Keep one label of each image of a data set with clean labels, for `adagc simulate --root`."""
+    from adagc.datasets.registry import find
+    from adagc.labels import write_labels
+    from adagc.labels.statistics import flip_rates
+    from adagc.training.observe import simulate
+
+    out = Path(options.out)
+    if out.is_file() and not options.force:
+        raise UsageError(f"{out} exists: choose another --out, or replace it with --force")
+    require_path("root", options.root)
+    entry = find(options.data or _kind_of(Path(options.root)))
+    quiet_start()
+    more: dict[str, Any] = {}
+    if options.scheme == "dominant" and "count_maps" in entry.options:
+        more["count_maps"] = options.workers
+    collection = entry.open(root=options.root, **more)
+    splits = tuple(collection.splits)
+    table = simulate(collection, options.scheme, options.seed, splits=splits)
+    write_labels(table, out)
+    rows = collection.splits["train"]
+    row_of = {name: row for row, name in enumerate(table.images)}
+    kept = [row_of[collection.images.names[row]] for row in rows.tolist()]
+    assert collection.truth is not None
+    rates = flip_rates(collection.truth[rows], table.values[kept])
+    if options.json:
+        print_json({"out": options.out, "hash": table.hash, "train": rates.to_dict()})
+        return
+    from adagc import console
+
+    console.stdout.print(_beside_paper(rates, collection.classes, options.scheme))
+    console.stdout.print(f"{len(table):,} labels written to {options.out}")
+
+
+def demo_reben(options: Namespace) -> None:
+    """The path of a BigEarthNet user on a small made-up copy, for `adagc demo --reben`."""
+    import logging
+
+    from adagc.demo_reben import run_demo
+
+    quiet_start()
+    from adagc import console
+
+    chatty = logging.getLogger("adagc.training")
+    before = chatty.level
+    chatty.setLevel(logging.WARNING)
+    try:
+        result = run_demo(Path(options.out), seed=options.seed)
+    finally:
+        chatty.setLevel(before)
+    if options.json:
+        print_json(result)
+        return
+    from adagc.training.views import DEFAULT
+
+    rows = [(f"{title} (dominant label)", own) for title, own in result["scores"].items()]
+    title = f"Test scores, clean labels, {DEFAULT.networks}"
+    console.stdout.print(console.score_table(rows, title))
+    spent = ", ".join(f"{step} {seconds:g} s" for step, seconds in result["steps"].items())
+    console.stdout.print(
+        f"{result['patches']} made-up patches, {result['flip_rates']['micro']:.0%} of their labels"
+        f" dropped: scores say nothing about real ones. {spent}."
+    )
+    console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")
+
+
+def _kind_of(root: Path) -> str:
+    """The data set that is at a path; those that need not be asked for are only recognised here."""
+    from adagc.datasets.registry import registry
+
+    for name, entry in reversed(registry().items()):
+        if entry.recognise(root) is not None and entry.brings_truth:
+            return name
+    raise UsageError(
+        f"{root} is no data set with clean labels that is recognised: name its kind with --data"
+    )
+
+
+def _beside_paper(rates: FlipRates, classes: tuple[str, ...], scheme: str) -> Table:
+    """Flip rates of the training images, beside the paper's Table I if these are its classes."""
+    from adagc.paper.values import flip_rates_of_paper
+
+    paper = flip_rates_of_paper(classes, scheme)
+    return rates.table(classes, scheme=scheme.capitalize(), paper=paper)

@@ -1,0 +1,294 @@
+"""Open BigEarthNet in any form as a data set that can be trained on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.datasets.assemble import read_split
+from adagc.datasets.bigearthnet.layout import TREE, Layout, find_layout
+from adagc.datasets.bigearthnet.maps import areas_of, counts_file
+from adagc.datasets.bigearthnet.metadata import read_metadata
+from adagc.datasets.bigearthnet.nomenclature import CLASSES
+from adagc.datasets.bigearthnet.patches import CLOUDY, SPLITS, Patches
+from adagc.datasets.bigearthnet.store import Store, open_store
+from adagc.datasets.collection import Collection
+from adagc.datasets.splits import stratified_split
+from adagc.errors import DataError
+from adagc.images.bigearthnet.bands import OPTICAL, RADAR, choose_bands
+from adagc.images.bigearthnet.lmdb import LmdbSource, database
+from adagc.images.bigearthnet.resample import DEFAULT, Resample
+from adagc.images.bigearthnet.scenes import PatchScenes
+from adagc.images.bigearthnet.sources import Source, TreeSource
+from adagc.images.scan import require_folder
+
+# Sizes of the published splits of version 2, of patches without snow, clouds and shadow.
+PUBLISHED: Final = {"train": 237_871, "val": 122_342, "test": 119_825}
+_SHARES: Final = {"train": 0.5, "val": 0.25, "test": 0.25}  # where there are no published splits
+HALVES: Final = {
+    "optical": "the Sentinel-2 half (BigEarthNet-S2)",
+    "radar": "the Sentinel-1 half (BigEarthNet-S1)",
+}
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A published copy, opened: which of its patches are there, and where their pixels are."""
+
+    layout: Layout
+    patches: Patches  # those that the metadata names and that are there
+    source: Source
+    halves: tuple[str, ...]  # keys of HALVES that are there
+    absent: int  # patches that the metadata names and of which a half that is there lacks them
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing, a sentence each."""
+        lacking = [f"{HALVES[half]} is missing" for half in HALVES if half not in self.halves]
+        if self.absent:
+            total = len(self.patches) + self.absent
+            lacking.append(f"{self.absent:,} of {total:,} patches of the metadata are not there")
+        return lacking
+
+
+def require_layout(root: Path) -> Layout:
+    """The copy of BigEarthNet at a path; DataError that shows what was expected."""
+    layout = find_layout(root)
+    if layout is None:
+        require_folder(root)
+        raise DataError(
+            f"{root}: no copy of BigEarthNet; expected {TREE}, an LMDB store (data.mdb), or what"
+            " adagc prepare has written"
+        )
+    return layout
+
+
+def open_copy(layout: Layout, *, cloudy: bool = False) -> Copy:
+    """Open a published copy, a tree of GeoTIFF files or an LMDB store.
+
+    Args:
+        layout: Where its parts are.
+        cloudy: Take also patches with snow, clouds or shadow.
+    """
+    patches = read_metadata(layout, cloudy=cloudy)
+    if layout.form == "lmdb":
+        assert layout.lmdb is not None
+        there = set(database(layout.lmdb).keys())
+    else:
+        there = _in_folders(layout, patches)
+    optical = np.fromiter((name in there for name in patches.names), np.bool_, len(patches))
+    radar = np.fromiter((name in there for name in patches.radar), np.bool_, len(patches))
+    halves = tuple(half for half, found in (("optical", optical), ("radar", radar)) if found.any())
+    if not halves:
+        raise DataError(
+            f"{layout.root}: none of the {len(patches):,} patches of its metadata is there; are"
+            " the images of this version?"
+        )
+    kept = np.ones(len(patches), dtype=np.bool_)
+    for half, found in (("optical", optical), ("radar", radar)):
+        if half in halves:
+            kept &= found
+    rows = np.flatnonzero(kept).astype(np.int64)
+    chosen = patches.take(rows)
+    return Copy(layout, chosen, _source(layout, chosen), halves, len(patches) - len(rows))
+
+
+def _source(layout: Layout, patches: Patches) -> Source:
+    if layout.lmdb is not None:
+        return LmdbSource(layout.lmdb, patches.names, patches.radar)
+    return TreeSource(
+        layout.optical,
+        layout.radar,
+        [optical_place(name, layout.version) for name in patches.names],
+        [radar_place(name, layout.version) for name in patches.radar],
+    )
+
+
+def optical_place(name: str, version: int) -> str:
+    """The folder of an optical patch, or of its map, below the folder of all of them."""
+    return name if version == 1 else f"{name.rsplit('_', 2)[0]}/{name}"
+
+
+def radar_place(name: str, version: int) -> str:
+    """The folder of a radar patch below the folder of all of them."""
+    return name if version == 1 or not name else f"{name.rsplit('_', 3)[0]}/{name}"
+
+
+def _in_folders(layout: Layout, patches: Patches) -> set[str]:
+    """The names of all patches that have a folder; files in them are looked at when read."""
+    there: set[str] = set()
+    for top, names, place_of in (
+        (layout.optical, patches.names, optical_place),
+        (layout.radar, patches.radar, radar_place),
+    ):
+        if top is None:
+            continue
+        above = {place_of(name, layout.version).rpartition("/")[0] for name in names}
+        for folder in above:
+            try:
+                with os.scandir(top / folder) as entries:
+                    there.update(entry.name for entry in entries)
+            except FileNotFoundError:
+                continue
+    return there
+
+
+def bigearthnet_collection(
+    root: Path,
+    *,
+    bands: Sequence[str] | None = None,
+    split: Path | None = None,
+    seed: int = 0,
+    cloudy: bool = False,
+    resample: Resample | None = None,
+    count_maps: int = 0,
+) -> Collection:
+    """Open BigEarthNet with its 19 classes and, of version 2, its published splits.
+
+    Args:
+        root: Folder with the published GeoTIFF files, an LMDB store of reBEN's converter, or what
+            `adagc prepare` has written.
+        bands: Names of the bands to use, in this order: VV VH B01 ... B12, or all, s1, s2, rgb,
+            10m. By default all 14 in the order of the paper.
+        split: CSV file with the columns `image,split`, to be used in place of the published splits.
+        seed: Seed of the split of version 1, if train.csv, val.csv and test.csv are not beside it.
+        cloudy: Use also patches with snow, clouds or shadow.
+        resample: How bands of 20 and 60 m are enlarged to 120 pixels per side: nearest (the
+            default), or bicubic. A memmap store has it decided.
+        count_maps: Number of threads that count the pixels of reference maps, if that was not done
+            before, so that areas of classes are known; 0 leaves it undone.
+    """
+    root = Path(root)
+    chosen = choose_bands(bands)
+    layout = require_layout(root)
+    if layout.form == "store":
+        return _of_store(open_store(layout.root), chosen, split, seed, cloudy, resample)
+    copy = open_copy(layout, cloudy=cloudy)
+    _require(root, chosen, copy.halves)
+    how = resample or DEFAULT
+    images = PatchScenes(copy.source, copy.patches.names, chosen, resample=how, notes=copy.notes)
+    notes = [
+        *copy.notes,
+        "Training reads pixels far faster from what adagc prepare makes of this folder.",
+    ]
+    areas = _areas(layout, copy.patches, count_maps)
+    return _collection(layout.title, images, copy.patches, split, seed, how, areas, notes)
+
+
+def _areas(layout: Layout, patches: Patches, workers: int) -> NDArray[np.float32] | None:
+    """The share of every class in every patch, if their maps are counted or shall be.
+
+    Counting takes minutes for all of reBEN: `adagc simulate --root` and `adagc prepare` do it.
+    """
+    if workers or (layout.maps is not None and counts_file(layout).is_file()):
+        return areas_of(layout, patches, workers=max(workers, 1))[0]
+    return None
+
+
+def _of_store(
+    store: Store,
+    bands: tuple[str, ...],
+    split: Path | None,
+    seed: int,
+    cloudy: bool,
+    resample: Resample | None,
+) -> Collection:
+    plan = store.plan
+    halves = [half for half in HALVES if getattr(plan, half)]
+    _require(store.folder, bands, halves)
+    if resample not in (None, plan.resample) and plan.form == "memmap":
+        raise DataError(
+            f"{store.folder} was prepared with --resample {plan.resample}, which cannot be changed"
+            " when it is read: prepare another store"
+        )
+    patches, rows = store.patches, store.rows
+    areas = store.areas
+    keep = np.arange(len(patches), dtype=np.int64)
+    if plan.cloudy and not cloudy:
+        keep = np.flatnonzero(patches.flags & CLOUDY == 0).astype(np.int64)
+    source: Source = store.source
+    if len(keep) < len(patches):
+        patches, rows = patches.take(keep), rows[keep]
+        areas = None if areas is None else areas[keep]
+        source = store.source.chosen(keep)
+    how = resample or plan.resample
+    images = PatchScenes(
+        source, patches.names, bands, resample=how, records=store.records, rows=rows,
+        notes=[f"{HALVES[half]} is missing" for half in HALVES if half not in halves],
+    )  # fmt: skip
+    return _collection(store.title, images, patches, split, seed, how, areas, [])
+
+
+def _require(root: Path, bands: Sequence[str], halves: Sequence[str]) -> None:
+    """Raise DataError if bands are wanted of a half that is not there."""
+    for half, own, other in (("radar", RADAR, "s2"), ("optical", OPTICAL, "s1")):
+        if half not in halves and set(own) & set(bands):
+            raise DataError(
+                f"{root}: {HALVES[half]} is missing: add it, or use the other one alone: --bands"
+                f" {other}"
+            )
+
+
+def _collection(
+    title: str,
+    images: PatchScenes,
+    patches: Patches,
+    split: Path | None,
+    seed: int,
+    resample: Resample,
+    areas: NDArray[np.float32] | None,
+    notes: Sequence[str],
+) -> Collection:
+    splits, sentence = _splits(patches, split, seed)
+    named = [*notes, sentence]
+    unlabelled = int((~patches.labels.any(axis=1)).sum())
+    if unlabelled:
+        splits = {part: rows[patches.labels[rows].any(axis=1)] for part, rows in splits.items()}
+        named.append(
+            f"{unlabelled:,} patches have none of the {len(CLASSES)} classes and are left out, as"
+            " in the original"
+        )
+    kinds = f"{len(images.bands)} bands ({' '.join(images.bands)})"
+    return Collection(
+        images=images,
+        classes=CLASSES,
+        splits=splits,
+        truth=patches.labels,
+        areas=areas,
+        description=f"{title}, {len(images):,} patches, {kinds}, {resample} for 20 and 60 m",
+        notes=tuple(named),
+    )
+
+
+def _splits(
+    patches: Patches, file: Path | None, seed: int
+) -> tuple[dict[str, NDArray[np.int64]], str]:
+    """The splits, and a sentence on where they come from and how large they are."""
+    if file is not None:
+        splits: dict[str, Any] = read_split(file, patches.names)
+        origin = f"splits of {file.name}"
+    elif (patches.split >= 0).any():
+        splits = {part: rows for part in SPLITS if len(rows := patches.rows_of(part))}
+        origin = "published splits"
+    else:
+        # By the first label: each split gets its share of every class.
+        first = np.where(patches.labels.any(axis=1), patches.labels.argmax(axis=1), -1)
+        splits = stratified_split(first, _SHARES, seed)
+        origin = f"no published splits here, drawn with seed {seed}"
+    if "train" not in splits:
+        raise DataError(f"{file or 'the metadata'}: no patch is left for training")
+    sizes = {part: len(rows) for part, rows in splits.items()}
+    least = min(sizes.values())
+    told = ", ".join(f"{size:,} {part}" for part, size in sizes.items())
+    ratio = " : ".join(f"{size / least:.2g}" for size in sizes.values()) if least else ""
+    whole = "; all patches of reBEN" if sizes == PUBLISHED else ""
+    return splits, f"{origin}: {told} ({ratio}){whole}"
+
+
+__all__ = ["Copy", "bigearthnet_collection", "open_copy", "require_layout"]

@@ -1,0 +1,339 @@
+"""`adagc prepare`: from published files to a store that trains fast.
+
+Work is done in chunks, each of which is on the disk before a line of the journal says so. A process
+that was killed therefore loses the chunks it was at, and the same command goes on with the others.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import multiprocessing
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.atomic import append, replacing, write_json, write_text
+from adagc.datasets.bigearthnet.layout import CLOUDY, METADATA, PLAN, STORE
+from adagc.datasets.bigearthnet.maps import COUNTS, areas_of
+from adagc.datasets.bigearthnet.opening import Copy, open_copy, require_layout
+from adagc.datasets.bigearthnet.patches import Patches, write_arrays
+from adagc.datasets.bigearthnet.store import (
+    AREAS,
+    INDEX,
+    MOMENTS,
+    Plan,
+    StoreForm,
+    read_plan,
+)
+from adagc.datasets.bigearthnet.writing import (
+    CHUNK,
+    Work,
+    Writer,
+    Written,
+    start_worker,
+    write_chunk,
+)
+from adagc.errors import AdagcError, DataError, NoSpaceError, UsageError, check_range
+from adagc.images.bigearthnet import lmdb as databases
+from adagc.images.bigearthnet.measured import RECORD
+from adagc.images.bigearthnet.resample import DEFAULT, Resample
+from adagc.images.bigearthnet.shards import PATCH_BYTES, allocate
+from adagc.images.bigearthnet.sources import NativeSource
+from adagc.images.store.place import locked
+from adagc.progress import Meter, meter
+
+_JOURNAL, _CHECKSUMS, _LOCK = "journal.jsonl", "checksums.part.npy", "lock"
+LEFT_OUT: Final = "left_out.csv"
+_PARTS: Final = {"radar": "s1", "optical": "s2"}
+_SMALL: Final = 700 + RECORD.itemsize  # bytes per patch of all other files, generously
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` has made."""
+
+    folder: Path
+    form: StoreForm
+    patches: int  # in the store
+    written: int  # of these, how many this call has written
+    left_out: dict[str, str]  # patch -> why it could not be read
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def prepare(
+    root: Path,
+    out: Path,
+    *,
+    form: StoreForm = "memmap",
+    workers: int = 1,
+    resample: Resample = DEFAULT,
+    cloudy: bool = False,
+    strict: bool = False,
+) -> Prepared:
+    """Write a store, or go on with one that a call with the same settings has begun.
+
+    Args:
+        root: A published copy of BigEarthNet: GeoTIFF files or an LMDB store.
+        out: Folder to write.
+        form: memmap, which reads fastest, or lmdb, which keeps every band in its own resolution and
+            can be read by other programs.
+        workers: Number of processes.
+        resample: How bands of 20 and 60 m are enlarged to 120 pixels per side.
+        cloudy: Prepare also patches with snow, clouds or shadow.
+        strict: Raise DataError at the end if patches could not be read.
+    """
+    check_range("workers", workers, 1)
+    began = time.monotonic()
+    layout = require_layout(root)
+    if layout.form == "store":
+        raise UsageError(f"{root} is prepared already: give the published files")
+    copy = open_copy(layout, cloudy=cloudy)
+    patches = copy.patches
+    names = hashlib.sha256("\n".join((*patches.names, *patches.radar)).encode()).hexdigest()
+    radar, optical = ("radar" in copy.halves), ("optical" in copy.halves)
+    plan = Plan(form, resample, layout.version, len(patches), names, radar, optical, cloudy)
+    _claim(out, plan)
+    assert isinstance(copy.source, NativeSource)
+    parts = tuple(_PARTS[half] for half in _PARTS if half in copy.halves)
+    size = len(patches) * (sum(databases.entry_sizes()) + 1024) * 5 // 4 + 2**24
+    work = Work(copy.source, patches.names, patches.radar, out, form, resample, parts, size)
+    with locked(out / _LOCK):
+        state = _State.open(out, len(patches))
+        todo = state.todo()
+        _check_room(out, work, len(todo))
+        if form == "memmap" and todo:
+            allocate(out, len(patches), parts)
+        for done in _written(work, todo, workers):
+            state.note(done)
+        bad = {patches.names[row]: reason for row, reason in sorted(state.bad.items())}
+        notes = _finish(out, copy, plan, state, workers)
+    finished = Prepared(
+        out,
+        form,
+        len(patches) - len(bad),
+        sum(min(CHUNK, len(patches) - start) for start in todo),
+        bad,
+        time.monotonic() - began,
+        tuple(notes),
+    )
+    if strict and bad:
+        raise DataError(
+            f"{len(bad):,} of {len(patches):,} patches cannot be read and were left out: see"
+            f" {out / LEFT_OUT}"
+        )
+    return finished
+
+
+def _claim(out: Path, plan: Plan) -> None:
+    """Make the folder of a new store; UsageError if something else is in it."""
+    known = read_plan(out) if out.is_dir() else None
+    if known == plan:
+        return
+    if known is not None:
+        different = next(
+            name
+            for name in Plan.__dataclass_fields__
+            if getattr(known, name) != getattr(plan, name)
+        )
+        raise UsageError(
+            f"{out} was begun with another setting or other patches ({different}): choose another"
+            " --out, or delete it"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} holds something else: choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / PLAN, plan.to_dict())
+
+
+@dataclass
+class _State:
+    """What is written already: chunks, moments, checksums and patches that cannot be read."""
+
+    folder: Path
+    count: int
+    chunks: set[int]
+    bad: dict[int, str]
+    records: NDArray[np.void]
+    checksums: NDArray[np.uint32]
+
+    @classmethod
+    def open(cls, folder: Path, count: int) -> _State:
+        """Read the journal; what a finished store had to leave out is tried again."""
+        chunks: dict[int, dict[int, str]] = {}
+        path = folder / _JOURNAL
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    start, failed = json.loads(line)
+                    chunks[int(start)] = {int(row): str(why) for row, why in failed}
+                except (ValueError, TypeError):  # the last line, if the process was killed in it
+                    continue
+        if (folder / STORE).exists():
+            chunks = {start: failed for start, failed in chunks.items() if not failed}
+            if len(chunks) * CHUNK < count:
+                (folder / STORE).unlink()
+                lines = "".join(json.dumps([start, []]) + "\n" for start in chunks)
+                write_text(path, lines)
+        elif path.exists() and not path.read_bytes().endswith(b"\n"):
+            append(path, b"\n")  # so that the line that was cut off does not spoil the next one
+        records = _table(folder / MOMENTS, (count,), RECORD)
+        checksums = _table(folder / _CHECKSUMS, (count, 2), np.dtype(np.uint32))
+        bad = {row: why for failed in chunks.values() for row, why in failed.items()}
+        return cls(folder, count, set(chunks), bad, records, checksums)
+
+    def todo(self) -> list[int]:
+        """The chunks that are not written yet."""
+        return [start for start in range(0, self.count, CHUNK) if start not in self.chunks]
+
+    def note(self, done: Written) -> None:
+        """Keep what is known of a chunk, and then say that it is done."""
+        rows = slice(done.start, done.start + len(done.records))
+        self.records[rows] = done.records
+        self.checksums[rows] = done.checksums
+        for table in (self.records, self.checksums):
+            assert isinstance(table, np.memmap)
+            table.flush()
+        self.bad |= done.bad
+        line = json.dumps([done.start, sorted(done.bad.items())]) + "\n"
+        append(self.folder / _JOURNAL, line.encode())
+        self.chunks.add(done.start)
+
+
+def _table(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
+    """A .npy file of this shape, mapped for writing; made if it is not there."""
+    if not path.exists():
+        with replacing(path) as (file,):
+            np.save(file, np.zeros(shape, dtype=dtype))
+    return np.lib.format.open_memmap(path, mode="r+")
+
+
+def _check_room(out: Path, work: Work, chunks: int) -> None:
+    """NoSpaceError if what is still to be written does not fit on the disk."""
+    if work.form == "lmdb":
+        sizes = dict(zip(("s2", "s1"), databases.entry_sizes(), strict=True))
+        each = sum(sizes[part] for part in work.parts) * 21 // 20  # and the pages of its tree
+        needed = chunks * CHUNK * each
+    else:
+        # Shards that are there have their space reserved.
+        there = sum(path.stat().st_size for path in out.glob("s[12]-*.npy"))
+        needed = work.count * PATCH_BYTES - there if chunks else 0
+    needed += chunks * CHUNK * _SMALL
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise NoSpaceError(
+            f"{out} cannot be prepared: it needs {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB"
+            " is free on its disk; free some space, or choose another --out"
+        )
+
+
+def _written(work: Work, todo: list[int], workers: int) -> Iterator[Written]:
+    """Write these chunks, and yield what became of each when it is on the disk."""
+    total = sum(min(CHUNK, work.count - start) for start in todo)
+    with meter("preparing patches", total, unit="patches") as shown:
+        began = time.monotonic()
+        several = workers > 1 and len(todo) > 1
+        for done in (_by_processes if several else _here)(work, todo, workers):
+            yield done
+            shown.advance(len(done.records))
+            _tell_rate(shown, began)
+
+
+def _tell_rate(shown: Meter, began: float) -> None:
+    rate = shown.done / max(time.monotonic() - began, 1e-9)
+    shown.update(
+        shown.done, note=f"{shown.done:,.0f} of {shown.total:,.0f} patches, {rate:,.0f} per second"
+    )
+
+
+def _here(work: Work, todo: list[int], workers: int) -> Iterator[Written]:
+    writer = Writer(work)
+    try:
+        yield from map(writer.write, todo)
+    finally:
+        writer.close()
+
+
+def _by_processes(work: Work, todo: list[int], workers: int) -> Iterator[Written]:
+    if work.form == "lmdb":
+        Writer(work).close()  # makes the store, so that workers find it
+    pool = ProcessPoolExecutor(
+        min(workers, len(todo)), multiprocessing.get_context("spawn"), start_worker, (work,)
+    )
+    waiting: set[Future[Written]] = set()
+    chunks = iter(todo)
+    try:
+        while True:
+            while len(waiting) < 2 * workers and (start := next(chunks, None)) is not None:
+                waiting.add(pool.submit(write_chunk, start))
+            if not waiting:
+                return
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield future.result()
+    except BrokenProcessPool:
+        raise AdagcError(
+            "a worker process ended, perhaps for want of memory: the same command continues, with"
+            " fewer --workers if it happens again"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _finish(out: Path, copy: Copy, plan: Plan, state: _State, workers: int) -> list[str]:
+    """Write what belongs to all patches, and say that the store is finished."""
+    patches, layout = copy.patches, copy.layout
+    _report(out, patches, state.bad)
+    good = np.ones(len(patches), dtype=np.bool_)
+    good[list(state.bad)] = False
+    rows = np.flatnonzero(good).astype(np.int64)
+    if not len(rows):
+        raise DataError(f"none of the {len(patches):,} patches can be read: see {out / LEFT_OUT}")
+    notes = copy.notes
+    if layout.maps is not None:
+        areas, missing = areas_of(layout, patches, workers=workers, cache=out / COUNTS)
+        with replacing(out / AREAS) as (file,):
+            np.save(file, areas)
+        if missing:
+            notes.append(f"{missing:,} reference maps are missing or cannot be read")
+    write_arrays(
+        out / INDEX,
+        patches.take(rows),
+        rows=rows.astype(np.uint32),
+        checksums=np.asarray(state.checksums)[rows],
+    )
+    for path, name in ((layout.metadata, METADATA), (layout.cloudy, CLOUDY)):
+        if path is not None:
+            with replacing(out / name) as (file,):
+                file.write(path.read_bytes())
+    write_json(
+        out / STORE,
+        {**plan.to_dict(), "in_store": len(rows), "left_out": len(state.bad), "notes": notes},
+    )
+    return notes
+
+
+def _report(out: Path, patches: Patches, bad: dict[int, str]) -> None:
+    """Write which patches are left out, and why; no file if there are none."""
+    if not bad:
+        (out / LEFT_OUT).unlink(missing_ok=True)
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("patch", "reason"))
+    writer.writerows((patches.names[row], reason) for row, reason in sorted(bad.items()))
+    write_text(out / LEFT_OUT, text.getvalue())
+
+
+__all__ = ["LEFT_OUT", "Prepared", "prepare"]

@@ -1,0 +1,86 @@
+"""Patches of BigEarthNet as images that can be trained on, from any form they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adagc.images.base import SceneDataset
+from adagc.images.bigearthnet.bands import SIDE, depth_of
+from adagc.images.bigearthnet.measured import combined, flaws
+from adagc.images.bigearthnet.resample import Resample
+from adagc.images.bigearthnet.sources import Source
+from adagc.images.moments import Moments
+
+
+class PatchScenes(SceneDataset):
+    """Patches of 120 x 120 pixels.
+
+    Radar values are decibels as 32-bit floats, bit for bit those of the files; optical values are
+    whole numbers. Without radar bands the images are 16-bit integers.
+
+    Args:
+        source: Where the pixels come from.
+        names: Name of each optical patch.
+        bands: Names of the bands to read, in this order.
+        resample: How bands of 20 and 60 m are enlarged.
+        records: Moments of each patch, if they are kept: see `images.bigearthnet.measured`.
+        rows: The record of each patch.
+        notes: What else there is to say about them.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        names: Sequence[str],
+        bands: Sequence[str],
+        *,
+        resample: Resample,
+        records: NDArray[np.void] | None = None,
+        rows: NDArray[np.int64] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.source, self.resample = source, resample
+        self.names, self.bands = tuple(names), tuple(bands)
+        self.shape = (len(self.bands), SIDE, SIDE)
+        self.dtype = depth_of(self.bands)
+        self._records, self._rows = records, rows
+        self._notes = tuple(notes)
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """See `SceneDataset.gather`."""
+        out: NDArray[Any] = np.empty((len(rows), *self.shape), dtype=self.dtype)
+        self.source.fill(np.asarray(rows), self.bands, self.resample, out)
+        return out
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `SceneDataset.notes`."""
+        return self._notes
+
+    @property
+    def side(self) -> int:
+        """See `SceneDataset.side`."""
+        return SIDE
+
+    def moments(self, rows: NDArray[np.int64]) -> Moments | None:
+        """See `SceneDataset.moments`; no pixel is read where they are kept."""
+        if self._records is None:
+            return super().moments(rows)
+        return combined(self._records, self._kept(rows), self.bands)
+
+    def flaws(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """See `SceneDataset.flaws`."""
+        if self._records is None:
+            return super().flaws(rows)
+        return flaws(self._records, self._kept(rows), self.bands)
+
+    def _kept(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(rows if self._rows is None else self._rows[rows])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A mapped file would be sent to a worker process as a whole; workers ask for pixels only.
+        return {**self.__dict__, "_records": None}

@@ -1,0 +1,36 @@
+"""`adagc demo --reben`: the same path on fewer patches."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from adagc import demo_reben
+from adagc.cli import main
+from adagc.datasets.bigearthnet.opening import bigearthnet_collection
+from adagc.labels import read_labels
+
+
+def test_the_path_of_a_bigearthnet_user(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo_reben, "PATCHES", 48)
+    monkeypatch.setattr(demo_reben, "SETTINGS", {**demo_reben.SETTINGS, "epochs": 1})
+    monkeypatch.setattr(demo_reben.os, "cpu_count", lambda: 1)
+    assert main(["demo", "--reben", "--out", str(tmp_path / "demo"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert list(result["steps"]) == [
+        "generate", "prepare", "simulate", "train AN", "train Auto", "report",
+    ]  # fmt: skip
+    assert set(result["scores"]) == {"AN", "Auto"}
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
+    data = bigearthnet_collection(tmp_path / "demo" / "store")
+    assert len(data.images) == result["patches"] == 48
+    labels = read_labels(tmp_path / "demo" / "dominant.csv", classes=data.classes)
+    assert labels.meta["scheme"] == "dominant"
+    rows = [data.images.names.index(name) for name in labels.images]
+    assert data.areas is not None
+    chosen = data.areas[rows, labels.values.argmax(axis=1)]
+    np.testing.assert_allclose(chosen, data.areas[rows].max(axis=1))
+    # The labels that were trained on are these.
+    used = (tmp_path / "demo" / "an" / "config.yaml").read_text()
+    assert "dominant.csv" in used
