@@ -32,7 +32,7 @@ PACKAGES = {
     **dict.fromkeys(("mount", "umount"), "mount"),
     "pdflatex": "texlive-latex-base texlive-latex-recommended",
     "git": "git",
-    "chromium": "chromium",
+    "chromium": "chromium fonts-dejavu-core",
 }
 # Every run asks git for the commit, and tests/training/test_environment.py does without it. The
 # others are asked by numpy.testing and by matplotlib, the first time, and may be missing too.

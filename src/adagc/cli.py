@@ -205,7 +205,7 @@ def _discard_output() -> None:
 
 # The commands by what they are for, as the overview lists them.
 _PURPOSES = {
-    "to see what it does and what there is to choose from": ("demo", "methods", "datasets"),
+    "to see what it does, and what there is": ("demo", "methods", "datasets"),
     "your data": ("annotate", "inspect", "prepare", "simulate", "embed", "text"),
     "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
     "a trained model on other data, or in other programs": ("predict", "export"),

@@ -103,7 +103,7 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
     return {
         "steps": steps,
         "scores": scores,
-        "flip_rates": rates.to_dict(),
+        "flips": rates.to_dict(),
         "patches": len(collection.images),
         "store": str(out / "store"),
         "report": str(report),

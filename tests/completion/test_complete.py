@@ -127,11 +127,13 @@ def test_enough_missing_labels_are_recovered_and_they_are_right(run):
     found = complete(run, part="val")
     assert found.quality is not None
     assert found.quality.precision > 0.8
-    assert found.quality.recall > 0.5
+    # Of 200 held-out labels little is certain, and nine of ten calibrations must agree.
+    assert found.quality.recall > 0.25
     assert found.quality.absent_right > 0.9
-    surer, laxer = (complete(run, part="val", precision=value) for value in (0.95, 0.6))
+    surer, laxer = (complete(run, part="val", precision=value) for value in (0.9, 0.6))
     assert surer.counts["recovered"] < found.counts["recovered"] < laxer.counts["recovered"]
-    assert surer.quality.precision > laxer.quality.precision
+    assert surer.quality.precision > laxer.quality.precision > 0.8
+    assert laxer.quality.recall > 0.7
     doubt = complete(run, part="val", absence=0.5)
     assert doubt.counts["absent"] > found.counts["absent"]
     assert doubt.counts["recovered"] == found.counts["recovered"]

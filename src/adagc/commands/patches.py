@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def prepare(argv: list[str]) -> None:
-    """Turn BigEarthNet (GeoTIFF or LMDB) into files that training reads fast."""
+    """Turn BigEarthNet (GeoTIFF or LMDB) into files that are read fast."""
     from adagc.datasets.bigearthnet.store import StoreForm
     from adagc.images.bigearthnet.resample import DEFAULT, Resample
 
@@ -174,7 +174,7 @@ def demo_reben(options: Namespace) -> None:
     console.stdout.print(console.score_table(rows, title))
     spent = ", ".join(f"{step} {seconds:g} s" for step, seconds in result["steps"].items())
     console.stdout.print(
-        f"{result['patches']} made-up patches, {result['flip_rates']['micro']:.0%} of their labels"
+        f"{result['patches']} made-up patches, {result['flips']['micro']:.0%} of their labels"
         f" dropped: scores say nothing about real ones. {spent}."
     )
     console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 # Sentinel-2 and Landsat 8/9 use the same numbers for these three bands.
 _ALIASES = {
-    **{"r": "red", "b04": "red", "b4": "red"},
-    **{"g": "green", "b03": "green", "b3": "green"},
-    **{"b": "blue", "b02": "blue", "b2": "blue"},
+    **{"r": "red", "b04": "red"},
+    **{"g": "green", "b03": "green"},
+    **{"b": "blue", "b02": "blue"},
 }
 
 # Names in words, without anything between the letters: STAC's common names and what people write.
@@ -35,8 +35,14 @@ _NUMBERED = re.compile(r"(?:^|[\W_])b0*(\d{1,2}a?)(?=$|[\W_])", re.IGNORECASE)
 
 
 def canonical_band(name: str) -> str:
-    """The standard spelling of a band's name: `B04`, `R` and `Red` all become "red"."""
+    """The standard spelling of a band's name.
+
+    >>> [canonical_band(name) for name in ("B04", "R", "Red", "B5", "b05", "B8a", "VV")]
+    ['red', 'red', 'red', 'b05', 'b05', 'b8a', 'vv']
+    """
     lowered = name.strip().lower()
+    if len(lowered) == 2 and lowered[0] == "b" and lowered[1].isdigit():
+        lowered = f"b0{lowered[1]}"
     return _ALIASES.get(lowered, lowered)
 
 

@@ -56,11 +56,8 @@ class Settings(_Part):
     Args:
         epochs: Number of passes over all training images.
         batch_size: Images in one step of the optimiser.
-        device_batch: Images that a device holds at once, if the batch is too large for its memory:
-            the batch then goes through the network in parts of about this size, for the same loss
-            and step. A step takes a third more time, with small parts up to twice as much. Batch
-            normalisation uses each part's own statistics; for all other layers the result is that
-            of the whole batch.
+        device_batch: Images of a batch that go through the network at a time, to save memory; the
+            step takes longer and is that of the whole batch (except for batch normalisation).
         optimiser: Rule by which a step changes the weights. Adam is that of most methods; the
             originals of MIME use adamax, LAC adamw, RCML sgd (momentum 0.9).
         learning_rate: Learning rate of the optimiser.
@@ -171,9 +168,8 @@ class LabelSettings(SourceSettings):
         priors: Class frequencies for methods that want them (as EPR, LL-R): estimated by a short
             training before the run, truth, a file (priors.json), or published: truth where a
             method cannot do without, fixed numbers elsewhere.
-        selection: File of selection rates (selection.json of adagc annotate --report), for methods
-            that model the annotator as drawing any class that is present (as Random label, Auto):
-            classes are then drawn by these rates instead of all alike.
+        selection: File of rates at which annotators choose each class that is there, for Random
+            label, Auto and other likelihood methods.
     """
 
     scheme: Literal["random", "dominant", "clean"] | None = None
@@ -203,16 +199,12 @@ class DataSettings(SourceSettings):
         skip_unreadable: Leave out images that cannot be read instead of stopping with an error.
         scenes: Number of training scenes of generated data (synthetic, mosaic); half as many are
             made for validation, and as many for testing.
-        maps: Folder with a map of each image: a picture of one band, in which the number of a pixel
-            stands for its class. It gives areas of classes (--scheme dominant) and, without
+        maps: Folder with a map of classes of each image, for areas (--scheme dominant) and, without
             --truth, clean labels.
-        map_classes: CSV file with the columns code,class that says what the numbers in the maps
-            mean. Pixels of other numbers count as unlabelled.
-        map_share: Share of the labelled pixels of a map from which on a class counts as present,
-            where clean labels come from maps.
-        split_by_place: Divide images by where they lie: a number is the side of square blocks in
-            metres, tile means Sentinel-2 tiles in the names of the images. All images of a block
-            serve for the same purpose, and the distance between parts is told.
+        map_classes: CSV file (code,class): what numbers in maps mean; others are unlabelled.
+        map_share: Share of a map from which on a class counts as present.
+        split_by_place: Divide images by where they lie, in square blocks of so many metres, or by
+            tile: the Sentinel-2 tile in their names.
     """
 
     bands: tuple[str, ...] | None = None
@@ -247,9 +239,8 @@ class ModelSettings(_Part):
         backbone: Name of a timm model, or mlp or linear for embeddings; auto chooses by the data.
         weights: Pretrained weights: none, registry (an installed package), hub (a download), or
             the path of a file; auto uses the installed package if it fits the backbone.
-        weight_bands: Names of the bands that the weights in a file were trained on, in their order,
-            such as VH VV; filters are then matched to the bands of the images by name. Known for
-            weights published by reBEN and torchgeo.
+        weight_bands: Bands that the weights in a file were trained on, in their order, such as VH
+            VV; known for weights published by reBEN and torchgeo.
         hidden: Width of the hidden layer of mlp.
         dropout: Share of the features that are set to zero in training before the last layer; with
             the backbone mlp also of the values of the embedding itself.
