@@ -246,3 +246,36 @@ def controls() -> str:
         cells = ["" if value is None else one(value) for value in values]
         lines.append(f"| {DATA[name][0]} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+# -- the trial of annotators -----------------------------------------------------------------------
+
+TRIAL = "beyond-trial"
+_WORDS = {"cover": "land cover", "random": "any class present"}
+
+
+def taken(name: str, folder: str = FOLDER) -> str:
+    """What the trials of Auto's runs have taken: "land cover in 4 of 5 runs"."""
+    found = [run.run.shortlist.taken for run in of(name, folder).results.of("Auto")]
+    most = max(sorted(set(found)), key=found.count)
+    return f"{_WORDS[most]} in {found.count(most)} of {len(found)} runs"
+
+
+def trial_gain(metric: str) -> list[str]:
+    """On AID's maps of 5 x 5, by seed: what trying gains over land cover without a trial."""
+    lines = read(RECORDS / TRIAL / "aid-maps.jsonl")
+    by = {(line["seed"], line["annotator"]): line[metric] for line in lines}
+    seeds = sorted({seed for seed, _ in by})
+    return [f"{by[seed, 'tried'] - by[seed, 'cover']:+.1f}" for seed in seeds]
+
+
+def single(folder: str) -> str:
+    """The mAP of Auto on AID's whole network with the one seed that has a trial."""
+    (value,) = of("aid-random", folder).per_seed("Auto", view=view_of("Auto")).values()
+    return one(value)
+
+
+def before_trial() -> str:
+    """The same seed without a trial, for land cover."""
+    (seed,) = of("aid-random", TRIAL).per_seed("Auto", view=view_of("Auto"))
+    return one(of("aid-random", "beyond-end").per_seed("Auto", view=view_of("Auto"))[seed])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from adagc.choice import likelihood
+from adagc.choice import TIE, likelihood
 from adagc.errors import AdagcError
 from adagc.methods.auto import Auto
 from adagc.methods.pilot import Pilot
@@ -46,6 +46,21 @@ def timeless(run: Run) -> dict:
     """shortlist.json without the clock."""
     values = run.read_json("shortlist.json")
     return {name: value for name, value in values.items() if "seconds" not in name}
+
+
+@pytest.mark.parametrize(("lead", "taken"), [(0.02, "cover"), (0.04, "random")])
+def test_of_those_that_tie_the_first_is_taken(tmp_path, monkeypatch, lead, taken):
+    original = Pilot.see_validation
+
+    def favoured(self, probabilities, observed, progress):
+        original(self, probabilities, observed, progress)
+        self.best_value = -1.25 + (lead if self.annotator == "random" else 0)
+
+    monkeypatch.setattr(Pilot, "see_validation", favoured)
+    run = train(scenario(tmp_path, epochs=1).config(0), Auto(), tmp_path / "run")
+    assert run.shortlist.taken == taken
+    said = Auto.story(run.history[-1].status, went_back=False).sentence
+    assert ("(a tie)" if taken == "cover" else "(0.04 likelier per label)") in said
 
 
 @pytest.mark.parametrize("better", ["cover", "random"])
@@ -84,7 +99,8 @@ def test_what_pilots_predict_for_validation_images_decides(tmp_path, monkeypatch
         for name, epochs in seen.items()
     }
     assert dict(record.likelihoods) == pytest.approx(wanted)
-    assert record.taken == max(wanted, key=wanted.get)
+    tied = wanted["random"] - wanted["cover"] <= TIE
+    assert record.taken == ("cover" if tied else "random")
     assert dict(record.epochs) == dict.fromkeys(HEADS, 2)  # a run of two epochs has no more
     validation = open_configured(config).splits["val"]
     assert record.images == len(validation) == len(seen["cover"][0][1])

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
+from adagc import choice
 from adagc.methods.completion import ANNOTATORS, AnnotatorName, Completion
 from adagc.methods.pilot import Pilot
 from adagc.methods.state import AveragedNetwork
@@ -20,7 +21,7 @@ from adagc.types import Milestone, NetworkRole, Progress, Reported, Story, Task
 # mosaics fourteen.
 ENOUGH = 16
 # A short training takes this share of the epochs, and at least so many: after these, the annotator
-# that is ahead stayed ahead in 19 of 20 trainings on development data.
+# that is ahead stayed ahead in 19 of 20 trainings whose records were looked at.
 SHARE, LEAST = 0.25, 8
 # By how much less AUC the second stage may rank validation images and is still preferred. Such
 # differences are chance, and completed labels give calibrated probabilities.
@@ -32,7 +33,7 @@ _ASSUMED = {
     "cover": ("land cover", "classes compete for places"),
     "random": ("any class present", "few places to compete for"),
 }
-# In the order in which they are tried; of equally good ones the first is taken.
+# In the order in which they are tried; if they tie, the first is taken.
 _TRIED: tuple[AnnotatorName, ...] = ("cover", "random")
 
 
@@ -43,8 +44,8 @@ class Auto(Completion):
                    by chance (see Cover label); or "random": any class that is present was named
                    (see Random label). Where there are 4 x 4 positions or more, both are trained
                    for a quarter of the epochs, and the one under which the observed labels of
-                   validation images are most probable is taken; on embeddings and coarser maps,
-                   on which classes share positions, it is "random"
+                   validation images are most probable is taken ("cover" if they tie); on
+                   embeddings and coarser maps, on which classes share positions, it is "random"
     Two stages:    as in Completion
     Choice:        the average after the epoch, of either stage, that ranks images best by their
                    observed validation labels (their AUC, the mean of this and the two epochs before
@@ -182,7 +183,7 @@ class Auto(Completion):
         name, lead = str(status.get("annotator")), status.get("annotator_lead")
         assumed, reason = _ASSUMED.get(name, ("a class present", ""))
         if lead is not None:
-            reason = f"{lead:.2f} likelier per label"
+            reason = f"{lead:.2f} likelier per label" if lead >= choice.TIE else "a tie"
         taken = f"{assumed} ({reason})" if reason else assumed
         stage = "after" if status.get("kept_stage") == "completing" else "before"
         place = "" if after is None else f", {stage} completing labels"

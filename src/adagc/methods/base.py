@@ -122,7 +122,7 @@ class Method(nn.Module, ABC):
         """Short trainings that decide how to go on, by name; none by default.
 
         Asked for after `check`. The name of the one that explains the observed labels of validation
-        images best is handed to `take`.
+        images best is handed to `take`; of those that tie with it, the first.
         """
         return {}
 
@@ -132,7 +132,7 @@ class Method(nn.Module, ABC):
         Args:
             name: Its name on the shortlist.
             lead: By how much it explains a held-out label better than the best of the others, as a
-                difference of log-likelihoods.
+                difference of log-likelihoods; below `adagc.choice.TIE` they tie.
         """
 
     def remarks(self, task: Task) -> Iterable[str]:

@@ -2,7 +2,8 @@
 
 Every entry of the shortlist is trained for some epochs on the same images and observed labels, from
 the same seed as the run. The one under which the observed labels of validation images are most
-probable (`adagc.choice.likelihood`) is handed to the method. No clean label reaches this. The
+probable (`adagc.choice.likelihood`) is handed to the method; of those that tie with it, the first
+on the list. No clean label reaches this. The
 result is shortlist.json in the folder of the run, which a run that is resumed reads.
 """
 
@@ -12,6 +13,7 @@ import logging
 from collections.abc import Mapping
 
 from adagc import ranks
+from adagc.choice import TIE
 from adagc.methods.base import Method
 from adagc.methods.pilot import Pilot
 from adagc.training.records import ShortlistRecord
@@ -63,14 +65,15 @@ def _compare(
     """Train all entries and write which is best; nothing is written before the last has ended."""
     log.info(
         "%s first tries %s, at most %d epochs each, and goes on as what explains the observed"
-        " labels of validation images best",
+        " labels of validation images best, of ties as the first",
         method.title, " and ".join(entries), max(pilot.most for pilot in entries.values()),
     )  # fmt: skip
     spent = Spent()
     for name, pilot in entries.items():
         spent += material.train(pilot, f"trying {name}")
     likelihoods = {name: pilot.best_value for name, pilot in entries.items()}
-    taken = max(likelihoods, key=lambda name: likelihoods[name])  # of equal ones the first
+    best = max(likelihoods.values())
+    taken = next(name for name, value in likelihoods.items() if value >= best - TIE)
     record = ShortlistRecord(
         taken,
         likelihoods,
@@ -80,6 +83,6 @@ def _compare(
         cpu_seconds=None if spent.cpu_seconds is None else round(spent.cpu_seconds, 3),
         key=key,
     )
-    log.info("%s goes on as %s, by %.3f per label", method.title, taken, record.lead)
+    log.info("%s goes on as %s (%+.3f per label)", method.title, taken, record.lead)
     if run.files.written_here:
         run.write_json(SHORTLIST, record.to_dict())

@@ -37,7 +37,7 @@ class ShortlistRecord:
     def lead(self) -> float:
         """By how much the one that was taken explains a label better than the best of the others.
 
-        Negative if there is a rule by which another one was preferred; infinite without others.
+        Negative, but not by much, if they tie and it comes first; infinite without others.
         """
         others = [value for name, value in self.likelihoods.items() if name != self.taken]
         return self.likelihoods[self.taken] - max(others, default=-math.inf)
