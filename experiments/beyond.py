@@ -279,3 +279,16 @@ def before_trial() -> str:
     """The same seed without a trial, for land cover."""
     (seed,) = of("aid-random", TRIAL).per_seed("Auto", view=view_of("Auto"))
     return one(of("aid-random", "beyond-end").per_seed("Auto", view=view_of("Auto"))[seed])
+
+
+def cost_of_whole() -> str:
+    """CPU time of Auto's whole networks on UC Merced relative to AN's, on seeds that both have."""
+    results = of("ucm-random", "beyond-end").results
+    spent = {
+        label: {run.seed: run.cpu_seconds or run.seconds for run in results.of(label)}
+        for label in ("Auto", "AN")
+    }
+    # The first seed of AN was run at another time, when the machine was free.
+    seeds = [seed for seed in sorted(spent["Auto"].keys() & spent["AN"].keys()) if seed > 0]
+    own, base = (sum(spent[label][seed] for seed in seeds) for label in ("Auto", "AN"))
+    return f"{own / base:.2f}"
