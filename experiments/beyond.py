@@ -256,7 +256,8 @@ _WORDS = {"cover": "land cover", "random": "any class present"}
 
 def taken(name: str, folder: str = FOLDER) -> str:
     """What the trials of Auto's runs have taken: "land cover in 4 of 5 runs"."""
-    found = [run.run.shortlist.taken for run in of(name, folder).results.of("Auto")]
+    records = [run.run.shortlist for run in of(name, folder).results.of("Auto")]
+    found = [record.taken for record in records if record is not None]
     most = max(sorted(set(found)), key=found.count)
     return f"{_WORDS[most]} in {found.count(most)} of {len(found)} runs"
 
