@@ -3,8 +3,8 @@
 Every entry of the shortlist is trained for some epochs on the same images and observed labels, from
 the same seed as the run. The one under which the observed labels of validation images are most
 probable (`adagc.choice.likelihood`) is handed to the method; of those that tie with it, the first
-on the list. No clean label reaches this. The
-result is shortlist.json in the folder of the run, which a run that is resumed reads.
+on the list. No clean label reaches this. The result is shortlist.json in the folder of the run,
+which a run that is resumed reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from adagc.training.runs import Run
 from adagc.training.short import Material, Spent
 
 SHORTLIST = "shortlist.json"
-_RECIPE = 1  # raise it when the same settings would give another choice
+_RECIPE = 2  # raise it when the same settings would give another choice
 
 log = logging.getLogger(__name__)
 
