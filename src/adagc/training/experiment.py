@@ -18,13 +18,11 @@ from adagc.atomic import encoded
 from adagc.datasets.collection import Collection
 from adagc.datasets.inspect.labels import class_warnings, contradictions
 from adagc.errors import UsageError
-from adagc.images.base import SceneDataset
 from adagc.labels import LabelTable, flip_rates, write_labels
 from adagc.methods import DEFAULT, find
 from adagc.methods.base import Method
 from adagc.methods.told import source_of
 from adagc.models import THRESHOLD, Classifier, save_model
-from adagc.models.spec import PLAIN_BACKBONES
 from adagc.options import read
 from adagc.suggest import require_path
 from adagc.training.config import RunConfig
@@ -41,7 +39,7 @@ from adagc.training.inputs import (
 )
 from adagc.training.lock import writing
 from adagc.training.loop import Validation, fit
-from adagc.training.network import network_maker, resolve, suited
+from adagc.training.network import furnished, resolve
 from adagc.training.observe import Observed, count_images, observe
 from adagc.training.oracle import Oracle, Pair
 from adagc.training.pilot import (
@@ -181,7 +179,7 @@ def _train(
     priors = known_priors(source, config, method, collection, observed)
     task = informed(make_task(config, method, collection, observed), priors)
     method.check(stand_in(task) if source == "estimated" else task)
-    images, fresh = _furnished(config, method, collection, observed)
+    images, fresh = furnished(config, method.head(), collection, observed.train)
     network = fresh(config.seed)
     encoded(split_text(collection))  # UnicodeEncodeError for a name that no file can hold
     # The folder is made only now that all settings are checked: a refused run leaves none behind.
@@ -208,7 +206,7 @@ def _train(
         task = informed(task, priors)
     shortlist = decided(run, material, method)
     if shortlist is not None:  # another last layer may be wanted now
-        images, fresh = _furnished(config, method, collection, observed)
+        images, fresh = furnished(config, method.head(), collection, observed.train)
         network = fresh(config.seed)
     task = replace(task, fresh=fresh)
     for remark in method.remarks(task):
@@ -255,15 +253,6 @@ def _train(
         score_networks(run, collection, rows, known=True).write(run)
         ranks.wait()  # until all ranks can read the scores
     return run
-
-
-def _furnished(
-    config: RunConfig, method: Method, collection: Collection, observed: Observed
-) -> tuple[SceneDataset, Callable[[int], Classifier]]:
-    """The images in the form that the network takes, and what makes it from a seed."""
-    head = method.head()
-    images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
-    return images, network_maker(config, images, collection.classes, observed.train, head)
 
 
 def _as_started(config: RunConfig, run: Run) -> RunConfig:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.datasets.collection import Collection
 from adagc.datasets.registry import find
 from adagc.errors import AdagcError, UsageError, examples
 from adagc.images.array import pooled
@@ -24,6 +25,14 @@ log = logging.getLogger(__name__)
 
 _FEATURES = 32  # channels from which on maps are taken for features of a network, not for bands
 _PACKAGED = "tf_efficientnet_lite0"  # the backbone whose weights can be installed as a package
+
+
+def furnished(
+    config: RunConfig, head: HeadSpec, collection: Collection, train: NDArray[np.int64]
+) -> tuple[SceneDataset, Callable[[int], Classifier]]:
+    """The images in the form that a network with this head takes, and what makes it from a seed."""
+    images = suited(collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
+    return images, network_maker(config, images, collection.classes, train, head)
 
 
 def network_maker(

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from adagc.methods.pilot import Pilot
-from adagc.models.spec import PLAIN_BACKBONES
 from adagc.progress import meter
 from adagc.training.clock import cpu_seconds, of_all_ranks
 from adagc.training.contents import contents, data_digests
 from adagc.training.folders import MemoryFolder
 from adagc.training.loop import Validation, fit
-from adagc.training.network import network_maker, suited
+from adagc.training.network import furnished
 from adagc.training.records import PriorsRecord, ShortlistRecord
 from adagc.training.runs import FREE
 from adagc.training.settings import Settings
@@ -78,9 +77,7 @@ class Material:
         """Train a pilot from the seed of the run, in memory; progress is shown as `says`."""
         began, began_cpu = time.perf_counter(), cpu_seconds()
         config, observed = self.config, self.observed
-        head = pilot.head()
-        images = suited(self.collection.images, plain=config.backbone in PLAIN_BACKBONES, head=head)
-        fresh = network_maker(config, images, self.collection.classes, observed.train, head)
+        images, fresh = furnished(config, pilot.head(), self.collection, observed.train)
         with meter(says, pilot.most * self.task.steps_per_epoch) as shown:
             fit(
                 fresh(config.seed),
