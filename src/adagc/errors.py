@@ -97,6 +97,9 @@ def flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
+NAMED = 20  # so many bands are named where a reader wants all; feature maps have a thousand
+
+
 def examples(names: Iterable[str], count: int = 3) -> str:
     """The first few names for a message, with dots if there are more: "a, b, c, ..."."""
     listed = list(names)

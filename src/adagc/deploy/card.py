@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from adagc.deploy.facts import ModelFacts
 from adagc.deploy.intervals import Interval
 from adagc.deploy.licences import Licences
-from adagc.errors import examples
+from adagc.errors import NAMED, examples
 from adagc.metrics import METRICS
 from adagc.report.headline import data_name, supervision
 from adagc.report.record import Record
@@ -70,7 +70,7 @@ def _taken(facts: ModelFacts) -> str:
         return f"embeddings of length {facts.shape[0]}, as they are; missing values are {missing}"
     _, height, width = facts.shape
     return (
-        f"raw values of {len(facts.bands)} bands in this order ({', '.join(facts.bands)}),"
+        f"raw values of {len(facts.bands):,} bands in this order ({examples(facts.bands, NAMED)}),"
         f" {height} x {width} pixels; the model normalises them itself; missing values are"
         f" {missing}"
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from adagc.errors import AdagcError, DataError
+from adagc.errors import NAMED, AdagcError, DataError, examples
 from adagc.models.backbones import Backbone, ImageBackbone, make_backbone
 from adagc.models.heads import HEADS, ClassMapHead, Head
 from adagc.models.label_wise import LabelWiseHead
@@ -272,8 +272,6 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _listed(bands: Sequence[str], limit: int = 20) -> str:
-    """Band names in brackets after a blank, at most `limit` of them; empty without names."""
-    if not bands:
-        return ""
-    return f" ({', '.join(bands[:limit])}{', ...' if len(bands) > limit else ''})"
+def _listed(bands: Sequence[str]) -> str:
+    """Band names in brackets after a blank; empty without names."""
+    return f" ({examples(bands, NAMED)})" if bands else ""

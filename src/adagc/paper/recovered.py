@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adagc.paper.canvas import COLOURS, DASHES, MARKERS, figure, save
+from adagc.paper.canvas import COLOURS, DASHES, MARKERS, figure, in_style, save
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from adagc.completion.quality import Quality
 
 
@@ -17,6 +19,12 @@ def draw(quality: Quality, stem: Path) -> tuple[Path, Path]:
     """Draw it to stem.pdf and stem.png; a suffix of these two in `stem` is left out."""
     if stem.suffix.lower() in (".pdf", ".png"):
         stem = stem.with_suffix("")
+    return save(plot(quality), stem)
+
+
+@in_style
+def plot(quality: Quality) -> Figure:
+    """The figure."""
     made, (axes,) = figure()
     lines = (
         ("precision: right ones among the recovered", quality.precisions),
@@ -36,5 +44,5 @@ def draw(quality: Quality, stem: Path) -> tuple[Path, Path]:
     axes.set_ylabel("share of labels (%)")
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 102)
-    axes.legend(loc="lower left", fontsize="small")
-    return save(made, stem)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1))  # both lines cross the whole field
+    return made

@@ -15,7 +15,7 @@ from adagc._version import __version__
 from adagc.atomic import write_text
 from adagc.datasets.collection import Collection
 from adagc.datasets.registry import find, names
-from adagc.errors import AdagcError, UsageError
+from adagc.errors import NAMED, AdagcError, UsageError, examples
 from adagc.priors import Priors
 from adagc.report.curves import pseudo_label_curves, training_curves
 from adagc.report.gallery import gallery_section
@@ -200,9 +200,9 @@ def _input(record: Record, collection: Collection | None) -> list[tuple[str, str
     shape, bands = ((), ()) if given is None else (given.shape, given.bands)
     pairs = []
     if len(shape) == 3:
-        named = ", ".join(bands)
+        named = examples(bands, NAMED)
         size = f"{shape[2]} × {shape[1]} pixels"
-        pairs.append(("Bands", _pair(f"{len(bands)}, {size}", named)))
+        pairs.append(("Bands", _pair(f"{len(bands):,}, {size}", named)))
     elif shape:
         pairs.append(("Features", _pair(shape[0], "")))
     weights = settings["weights"] if spec is None else spec.weights

