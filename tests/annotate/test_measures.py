@@ -14,15 +14,10 @@ from sklearn.metrics import cohen_kappa_score
 from adagc.annotate.agreement import cohen_interval, cohen_kappa, fleiss_interval, fleiss_kappa
 from adagc.annotate.events import Event
 from adagc.annotate.measures import BREAK, measure
-from adagc.annotate.selection import (
-    chi_square_tail,
-    distance_from_random,
-    dominance,
-    liking,
-)
 from adagc.annotate.visits import visits
 from adagc.errors import DataError
 from adagc.labels import LabelTable
+from adagc.labels.drawing import chi_square_tail, distance_from_random, dominance, liking
 from adagc.metrics.shares import wilson
 from simulated_annotators import CLASSES, annotate, by_area, by_weights, mixed, scenes
 

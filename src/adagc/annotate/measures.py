@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from adagc.annotate.agreement import coded, cohen_interval, fleiss_interval
 from adagc.annotate.events import Event
-from adagc.annotate.selection import (
+from adagc.annotate.visits import Visits, visits
+from adagc.errors import DataError
+from adagc.labels import LabelTable
+from adagc.labels.drawing import (
     Liking,
     area_power,
     chi_square_tail,
@@ -21,9 +24,6 @@ from adagc.annotate.selection import (
     dominance,
     liking,
 )
-from adagc.annotate.visits import Visits, visits
-from adagc.errors import DataError
-from adagc.labels import LabelTable
 from adagc.metrics.shares import Estimate, wilson
 
 BREAK = 120.0  # seconds on screen from which on somebody has not been working

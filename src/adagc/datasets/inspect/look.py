@@ -19,6 +19,7 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.inspect.areas import summarise_areas
 from adagc.datasets.inspect.edges import Edges
 from adagc.datasets.inspect.labels import conflict_warnings, label_warnings, summarise
+from adagc.datasets.inspect.origin import origin
 from adagc.datasets.inspect.record import Images, Inspection, image_warnings, render
 from adagc.datasets.registry import DEFAULT, Recognised, registry
 from adagc.errors import DataError
@@ -112,7 +113,7 @@ def inspect_collection(
     """
     images = _look_at_scenes(collection.images, None)
     observed = collection.observed if labels is None else _table(labels)
-    clean = areas = None
+    clean = covered = areas = None
     if collection.truth is not None:
         known = np.flatnonzero(collection.has_truth(np.arange(len(collection.images))))
         clean = LabelTable(
@@ -123,7 +124,7 @@ def inspect_collection(
         if collection.areas is not None:
             covered = collection.areas[known]
             areas = summarise_areas(covered, collection.truth[known], collection.classes)
-    found = _inspection(root, kind, images, observed, clean, None, mean, std)
+    found = _inspection(root, kind, images, observed, clean, None, mean, std, covered)
     return replace(
         found,
         splits={name: len(rows) for name, rows in collection.splits.items()},
@@ -141,8 +142,9 @@ def _inspection(
     size: int | None,
     mean: Sequence[float] | None,
     std: Sequence[float] | None,
+    areas: NDArray[np.float32] | None = None,
 ) -> Inspection:
-    """The report on images and labels, with all warnings."""
+    """The report on images and labels, with all warnings; areas are those of the rows of `clean`."""
     warnings = image_warnings(images, size)
     if images.statistics is not None and mean is not None and std is not None:
         warnings += unit_warnings(images.statistics, images.bands, mean, std)
@@ -152,7 +154,11 @@ def _inspection(
             found[what] = summarise(table, images.names, tuple(images.unreadable))
             warnings += label_warnings(what, found[what])
     warnings += conflict_warnings(observed, clean, images.names)
-    return Inspection(root, kind, images, found.get("labels"), found.get("truth"), tuple(warnings))
+    came = None
+    if observed is not None and clean is not None:
+        came = origin(observed, clean, images.names, areas)
+    summaries = found.get("labels"), found.get("truth")
+    return Inspection(root, kind, images, *summaries, tuple(warnings), origin=came)
 
 
 def _table(source: Path | LabelTable | None) -> LabelTable | None:

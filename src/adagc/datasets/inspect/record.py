@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adagc.datasets.inspect.areas import Areas
 from adagc.datasets.inspect.edges import Suspect
 from adagc.datasets.inspect.labels import Labels
+from adagc.datasets.inspect.origin import Origin
 from adagc.errors import examples
 from adagc.images.moments import LARGEST, BandStatistics
 
@@ -47,6 +48,7 @@ class Inspection:
     labels: Labels | None
     truth: Labels | None
     warnings: tuple[str, ...]
+    origin: Origin | None = None  # how observed labels came about, if truth tells
     # Of a data set that was opened as for training:
     splits: dict[str, int] = field(default_factory=dict)  # split -> number of images
     areas: Areas | None = None
@@ -71,6 +73,7 @@ class Inspection:
             "labels": None if self.labels is None else self.labels.to_dict(),
             "truth": None if self.truth is None else self.truth.to_dict(),
             "warnings": list(self.warnings),
+            "origin": None if self.origin is None else self.origin.to_dict(),
             "splits": self.splits,
             "areas": None if self.areas is None else asdict(self.areas),
             "notes": list(self.notes),
@@ -192,6 +195,8 @@ def render(inspection: Inspection) -> RenderableType:
         parts.append(_table("Splits", ("split", "images"), list(inspection.splits.items())))
     if inspection.areas is not None:
         parts += _areas(inspection.areas)
+    if inspection.origin is not None:
+        parts += [Text(sentence) for sentence in inspection.origin.sentences]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in inspection.warnings]
     if not inspection.warnings:
         parts.append(Text("nothing to worry about", style="green"))
