@@ -144,7 +144,7 @@ def _inspection(
     std: Sequence[float] | None,
     areas: NDArray[np.float32] | None = None,
 ) -> Inspection:
-    """The report on images and labels, with all warnings; areas are those of the rows of `clean`."""
+    """The report on images and labels, with all warnings; `areas` has the rows of `clean`."""
     warnings = image_warnings(images, size)
     if images.statistics is not None and mean is not None and std is not None:
         warnings += unit_warnings(images.statistics, images.bands, mean, std)

@@ -81,7 +81,7 @@ def origin(
         areas: (len(clean), C) how much of each of these images each class covers.
     """
     shared = [name for name in clean.classes if name in observed.classes]
-    column = [clean.classes.index(name) for name in shared]
+    column = np.array([clean.classes.index(name) for name in shared], dtype=np.int64)
     if len(shared) < 2:
         return None
     place = locate(clean, names, unknown="ignore")
