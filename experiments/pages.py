@@ -28,6 +28,7 @@ import beyond
 import ends
 import fidelity
 import frequencies
+import liked
 import thresholds
 import variants
 import views
@@ -69,6 +70,7 @@ def environment() -> jinja2.Environment:
         "variants": variants,
         "fidelity": fidelity,
         "frequencies": frequencies,
+        "liked": liked,
         "thresholds": thresholds,
         "views": views,
         "min": min,

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from adagc.images.array import ArrayScenes
 from adagc.images.pictures import limits, stretch, thumbnails
-from adagc.report.charts import HEIGHT, WIDTH, Annotations, Moment, Series, column_chart, line_chart
+from adagc.report.charts import HEIGHT, WIDTH, Annotations, Series, column_chart, line_chart
 from adagc.report.gallery import EACH, image_f1, pick
 from adagc.report.html import bar, duration, listed
+from adagc.report.moments import Moment, places
 
 numbers = st.one_of(
     st.none(), st.floats(-1e6, 1e6).map(lambda v: round(v, 4)), st.just(float("nan"))
@@ -151,3 +152,35 @@ def test_values_that_differ_by_rounding_are_drawn_as_one(value):
     nearly = float(np.nextafter(value, np.inf))
     drawn = line_chart([1, 2], [Series("a", [value, nearly], 0)], title="t", decimals=2)
     assert len(set(re.findall(r'text-anchor="end">([^<]*)<', drawn))) > 2
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(46, 546), st.text("abcdefgh 123", min_size=1, max_size=18), st.booleans()
+        ),
+        max_size=6,
+    )
+)
+def test_words_of_moments_cover_no_other_and_stay_inside(given_moments):
+    at = [x for x, _, _ in given_moments]
+    moments = [Moment(x, text, strong) for x, text, strong in given_moments]
+    found = places(moments, at, 46, 546)
+    for i, one in enumerate(found):
+        assert one.left >= 46
+        assert one.right <= 546
+        assert one.left > at[i] or one.right < at[i]  # beside its own line
+        assert not any(one.overlaps(other) for other in found[:i])
+
+
+def test_words_of_close_moments_stand_in_the_chart_apart():
+    # The words of the best and of the kept epoch, one after the other, were drawn as one smudge.
+    close = [Moment(12, "best: 12"), Moment(13, "kept: 13"), Moment(14, "completed after 14", True)]
+    drawn = line_chart(
+        range(1, 25), [Series("a", [1.0] * 24, 0)], title="t", extra=Annotations(close)
+    )
+    words = re.findall(r'text class="moment" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">', drawn)
+    assert len(words) == 3
+    ends = [(y, anchor) for _, y, anchor in words]
+    assert len(set(ends)) == 3
+    assert words[2][1] == min((y for _, y, _ in words), key=float)  # the solid line's is on top

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adagc.report.html import esc
+from adagc.report.moments import Moment, draw
 
 WIDTH, HEIGHT = 560, 280
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 26, 36
@@ -25,15 +26,6 @@ class Series:
     values: Sequence[float | None]  # one per epoch; None is a gap in the line
     colour: int  # number of a colour of the style sheet, from 0
     dashed: bool = False
-
-
-@dataclass(frozen=True)
-class Moment:
-    """A vertical line with a word at its top."""
-
-    at: float  # epoch
-    text: str
-    strong: bool = False  # drawn solid instead of dotted
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ def line_chart(
     body = [
         _shade(extra, x),
         _grid(x, y, axis),
-        *(_moment(moment, x) for moment in extra.moments),
+        _moments(extra.moments, x),
         _arrow(extra, x),
         _level(extra, y),
         *(_line(epochs, line, x, y) for line in series),
@@ -218,19 +210,13 @@ def _axis_name(name: str, width: int = WIDTH) -> str:
     )
 
 
-def _moment(moment: Moment, x: _Scale) -> str:
-    at = x(moment.at)
-    # The words of a strong and a weak line get different sides and heights, so that they do not
-    # overlap.
-    right = at < 0.65 * WIDTH if moment.strong else at < 0.2 * WIDTH
-    anchor = "start" if right else "end"
-    offset = 5 if anchor == "start" else -5
-    height = TOP - 14 if moment.strong else TOP - 2
-    return (
-        f'<path class="moment{" strong" if moment.strong else ""}"'
-        f' d="M{at} {height - 4}V{HEIGHT - BOTTOM}"/>'
-        f'<text class="moment" x="{at + offset:.1f}" y="{height + 4}"'
-        f' text-anchor="{anchor}">{esc(moment.text)}</text>'
+def _moments(moments: Sequence[Moment], x: _Scale) -> str:
+    return draw(
+        moments,
+        [x(moment.at) for moment in moments],
+        borders=(LEFT, WIDTH - RIGHT),
+        top=TOP - 10,
+        bottom=HEIGHT - BOTTOM,
     )
 
 

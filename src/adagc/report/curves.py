@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-from adagc.report.charts import Annotations, Moment, Series, line_chart
+from adagc.report.charts import Annotations, Series, line_chart
 from adagc.report.html import duration, esc, listed, section
+from adagc.report.moments import Moment
 from adagc.report.record import Record
 from adagc.training.records import EpochRecord, Summary
 from adagc.types import NetworkRole
