@@ -177,7 +177,7 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
             f'<tr><th scope="row">{clamped(names[c])}</th><td>{support:,}</td>'
             f'<td>{_rate(beta)}</td><td class="bars"{hover}>{drawn}</td>'
             f"<td>{_score(ap)}</td><td>{_score(f1)}</td>"
-            f"{f'<td>{limits[c]:g}</td>' if own else ''}</tr>"
+            f"{f'<td>{_limit(limits[c])}</td>' if own else ''}</tr>"
         )
     keys = ['<li><b class="swatch"></b>average precision</li>']
     keys.append(f'<li><b class="swatch second"></b>F1 at the {_threshold(record.scores)}</li>')
@@ -194,6 +194,11 @@ def class_section(record: Record, others: Sequence[Record]) -> str:
         lead=f"The {esc(record.shown(record.networks[0]))} after the last epoch, most frequent"
         " class first. Flip rate: share of a class's true training labels that were not observed.",
     )
+
+
+def _limit(value: float) -> str:
+    """A threshold with as many decimals in every row; one that would be zero keeps its size."""
+    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
 
 
 def _rival(record: Record, others: Sequence[Record]) -> Record | None:
