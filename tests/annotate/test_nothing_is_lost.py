@@ -17,7 +17,7 @@ import pytest
 from adagc.annotate.store import read_events
 from adagc.labels import read_labels
 from annotate.projects import answers_of, check_events, expected_labels
-from annotate.served import Client
+from web.visitors import Client
 
 CLASSES = "forest, water, town, field, road, beach, rock, marsh, park"
 

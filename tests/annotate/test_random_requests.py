@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from adagc.annotate.images import open_images
 from adagc.annotate.server import make_app
+from adagc.web.images import open_images
 from annotate.projects import check_events
 from annotate.served import make_images, serving
 

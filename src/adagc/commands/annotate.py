@@ -135,8 +135,8 @@ def _serve(options: Namespace) -> None:
 
     quiet_start()
     try:
-        from adagc.annotate.serve import Server
         from adagc.annotate.server import make_app
+        from adagc.web.serve import Server
     except ModuleNotFoundError as error:
         raise MissingExtraError("the web server of adagc annotate", "web") from error
     from adagc.annotate.project import open_project
