@@ -20,7 +20,7 @@ from adagc.models.positions import AreaHead, PositionHead
 from adagc.suggest import hint_or_list
 from adagc.training.runs import Run
 
-_HOT = np.array([255.0, 196.0, 0.0])  # colour of the strongest evidence
+_HOT = np.array([255.0, 0.0, 170.0])  # colour of the strongest evidence
 _STRENGTH = 0.75  # how much of the picture it covers
 
 
@@ -50,11 +50,18 @@ def evidence(
 
 
 def evidence_maps(
-    run: Run | Classifier | Path | str, images: SceneDataset, row: int, labels: Sequence[str]
+    run: Run | Classifier | Path | str,
+    images: SceneDataset,
+    row: int,
+    labels: Sequence[str],
+    *,
+    least: bool = False,
 ) -> NDArray[np.float32]:
     """(classes, h, w) the evidence for several classes of one image, which share most of the work.
 
-    Each is what `evidence` gives for that class alone.
+    Each is what `evidence` gives for that class alone. With `least` a class that no position speaks
+    for has a map of those that speak less against it than the mean, up to a half: people who are
+    asked about a class want to see where it would be.
     """
     network = _network(run)
     classes = network.spec.classes
@@ -68,16 +75,25 @@ def evidence_maps(
             "these are embeddings without positions, which cannot show where a class is: give the"
             " images, or stored feature maps"
         )
-    values = images.gather(np.array([row], dtype=np.int64)).astype(np.float32)
+    inputs = images.gather(np.array([row], dtype=np.int64)).astype(np.float32)
     was_training = network.training
     network.eval()
     try:
-        found = _maps(network, torch.from_numpy(values), [classes.index(each) for each in labels])
+        found = _maps(network, torch.from_numpy(inputs), [classes.index(each) for each in labels])
     finally:
         network.train(was_training)
-    shown: NDArray[np.float32] = np.nan_to_num(
-        found.detach().cpu().numpy().astype(np.float32)
-    ).clip(min=0)
+    values = np.nan_to_num(found.detach().cpu().numpy().astype(np.float32))
+    shown = _scaled(values)
+    if least:
+        against = ~shown.any(axis=(1, 2))
+        relative = values[against] - values[against].mean(axis=(1, 2), keepdims=True)
+        shown[against] = 0.5 * _scaled(relative)
+    return shown
+
+
+def _scaled(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Maps from 0 to 1, of which the largest value becomes 1 unless nothing is above 0."""
+    shown: NDArray[np.float32] = values.clip(min=0)
     top = shown.max(axis=(1, 2), keepdims=True)
     np.divide(shown, top, out=shown, where=top > 0)
     return shown
@@ -112,7 +128,7 @@ def overlay(
     channels: tuple[int, ...] | None = None,
     longest: int = 1024,
 ) -> bytes:
-    """A PNG of the image with its evidence on it, the stronger the more yellow.
+    """A PNG of the image with its evidence on it, the stronger the more of its colour.
 
     Args:
         images: The images; those to look at need not be those that the network sees.

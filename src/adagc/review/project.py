@@ -231,7 +231,9 @@ class Project:
 
         def make(image: str, labels: Sequence[str]) -> dict[str, bytes]:
             with torch.inference_mode(False):
-                maps = evidence_maps(model, images, rows[image], labels)
+                maps = evidence_maps(model, images, rows[image], labels, least=True)
+            if maps[0].size == 1:
+                maps[:] = 0  # a single position says nothing of where a class is
             return {label: layer(found) for label, found in zip(labels, maps, strict=True)}
 
         maker: Maker = make

@@ -37,7 +37,8 @@ def sentences(found: Measured) -> list[str]:
         said.append(f"{_first('; '.join(notes))}.")
     for each in found.reviewers:
         pace = "" if each.per_hour is None else f", {each.per_hour:,.0f} per hour of work"
-        said.append(f"{each.name} gave {each.answers:,} answers{pace}.")
+        noun = "answer" if each.answers == 1 else "answers"
+        said.append(f"{each.name} gave {each.answers:,} {noun}{pace}.")
     return said
 
 

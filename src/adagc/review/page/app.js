@@ -36,6 +36,7 @@ async function show(next) {
   else showQuestions();
   if (view.notice) notice(view.notice);
   byId("end").hidden = view.image !== null;
+  byId("stage").classList.toggle("empty", view.image === null);
   if (view.image === null) {
     stage.clear();
     byId("broken").hidden = true;
@@ -99,8 +100,10 @@ function showProgress() {
   byId("done").textContent = `${number.format(view.finished)} of ${number.format(view.total)}`;
   const said = [`${number.format(view.total - view.finished)} left`];
   if (view.answers) said.push(`${Math.round((100 * view.yes) / view.answers)} % yes`);
-  if (view.rate) said.push(`${number.format(Math.round(view.rate))} answers per hour`);
-  byId("pace").textContent = said.map((each) => `· ${each}`).join(" ");
+  const rate = document.createElement("span");
+  rate.className = "rate"; // left out where there is no space for it
+  if (view.rate) rate.textContent = ` · ${number.format(Math.round(view.rate))} answers per hour`;
+  byId("pace").replaceChildren(said.map((each) => `· ${each}`).join(" "), rate);
 }
 
 const name = (label) => project.classes[label];
@@ -383,6 +386,7 @@ async function begin() {
 // The page is there before the questions are, and the questions before the model that shows evidence.
 async function wait() {
   byId("answers").hidden = true;
+  byId("stage").classList.add("empty");
   while (!project.ready) {
     byId("loading").hidden = false;
     byId("doing").textContent = project.doing ? `${project.doing} …` : "";
