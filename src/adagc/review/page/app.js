@@ -170,7 +170,7 @@ function shownQuestion(question, place) {
   box.append(choices);
   box.tabIndex = 0;
   box.addEventListener("focusin", () => focusOn(place));
-  box.addEventListener("click", () => focusOn(place));
+  box.addEventListener("click", (event) => { if (!event.target.closest("button")) attend(place); });
   item.append(box);
   return item;
 }
