@@ -380,3 +380,13 @@ def test_events_are_checked_by_something_that_can_fail(tmp_path):
         check_events(review.events[1:])
     assert make_table(review.plan).values.sum() == 2
     review.close()
+
+
+def test_reading_a_record_leaves_nothing_behind(tmp_path):
+    review = Review(tmp_path, 2)
+    review.desk.look("ann")
+    assert len(read_record(review.out).events) == 1  # while it is written
+    review.close()
+    before = {path.name for path in tmp_path.iterdir()}
+    assert len(read_record(review.out).events) == 1
+    assert {path.name for path in tmp_path.iterdir()} == before

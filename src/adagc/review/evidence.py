@@ -22,6 +22,7 @@ from adagc.training.runs import Run
 
 _HOT = np.array([255.0, 0.0, 170.0])  # colour of the strongest evidence
 _STRENGTH = 0.75  # how much of the picture it covers
+_VEIL = 0.6  # the same where people look through it for long
 
 
 def evidence(
@@ -114,7 +115,7 @@ def layer(found: NDArray[np.float32], *, longest: int = 256) -> bytes:
     scaled = Image.fromarray(found.astype(np.float32)).resize(size, Image.Resampling.BICUBIC)
     drawn = np.empty((size[1], size[0], 4), dtype=np.uint8)
     drawn[..., :3] = _HOT.astype(np.uint8)
-    drawn[..., 3] = (255 * _STRENGTH * np.asarray(scaled).clip(0, 1)).round()
+    drawn[..., 3] = (255 * _VEIL * np.asarray(scaled).clip(0, 1)).round()
     buffer = io.BytesIO()
     Image.fromarray(drawn).save(buffer, "PNG")
     return buffer.getvalue()

@@ -205,8 +205,11 @@ def reading(path: Path, form: Form) -> Iterator[sqlite3.Connection]:
         raise DataError(
             f"{path}: no such file; give the label file that adagc {form.command} writes"
         )
+    # Where nobody writes it, the file alone is read: SQLite would leave two others beside it, and
+    # cannot read it at all in a folder that is not to be written.
+    alone = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
     try:
-        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{alone}", uri=True)
         try:
             check_header(database, path, form)
             yield database
