@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import machine
 from adagc.annotate.store import read_events
 from adagc.labels import read_labels
 from annotate.projects import CLASSES, check_events, expected_labels
 from annotate.served import make_images, serving
+from web import visitors
 
 pytestmark = pytest.mark.system("chromium")
 
-SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 BANDS = ("B02", "B03", "B04", "B08", "B11")
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    found = machine.find("chromium")
-    if found is None:  # shared fixtures are made before the mark of a test is looked at
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as driver:
-        # Chromium's sandbox refuses root.
-        alone = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=found, args=alone)
-        yield browser
-        browser.close()
-
-
-class Visitor:
-    """Somebody at the page, and everything that went wrong in their browser."""
-
-    def __init__(self, browser, address: str, *, name: str = "ann", **window) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | window)
-        self.page = self.context.new_page()
-        self.errors: list[str] = []
-        self.elsewhere: list[str] = []
-        self.page.on("console", lambda said: self._heard(said.type, said.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda asked: self._asked(asked.url, address))
-        self.page.goto(address)
-        self.page.wait_for_selector("#welcome[open]")
-        self.page.keyboard.type(name)  # the field of the name has the focus
-        self.page.keyboard.press("Enter")
-        self.wait(None)
-
-    def _heard(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
-            self.errors.append(text)
-
-    def _asked(self, url: str, address: str) -> None:
-        if not url.startswith(("blob:", "data:", address.partition("?")[0])):
-            self.elsewhere.append(url)
+class Visitor(visitors.Visitor):
+    """Somebody at the page of adagc annotate."""
 
     @property
     def row(self) -> str | None:
@@ -88,15 +49,6 @@ class Visitor:
         before = self.row
         self.page.keyboard.press(key)
         self.wait(before, end=end)
-
-    def shot(self, name: str) -> None:
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SHOTS / f"{name}.png")
-
-    def leave(self) -> None:
-        assert self.errors == []
-        assert self.elsewhere == []
-        self.context.close()
 
 
 def make_scenes(folder: Path, count: int) -> None:
@@ -308,8 +260,6 @@ WINDOWS = {
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
-    from axe_playwright_python.sync_playwright import Axe
-
     make_scenes(tmp_path, 5)
     with serving(tmp_path, bands=BANDS) as (project, _, server):
         visitor = Visitor(chromium, server.address, **WINDOWS[window])
@@ -323,19 +273,13 @@ def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
         assert project.labels() == {project.names[int(row)]: chosen}
         page = visitor.page
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no side scroll"
-        small = page.evaluate(
-            "[...document.querySelectorAll('main button')].filter(b => b.offsetParent &&"
-            " (b.offsetHeight < 24 || b.offsetWidth < 24)).map(b => b.id)"
-        )
-        assert small == [], "too small for a finger"
+        assert visitor.small() == []
         visitor.shot(window)
         checks = {"page": None, "help": "#show-help", "counts": "#show-counts"}
         for part, opener in checks.items():
             if opener:
                 page.click(opener)
-            found = Axe().run(page).response["violations"]
-            serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
-            assert serious == [], (part, found)
+            assert visitor.serious() == [], part
             if opener:
                 visitor.shot(f"{window}-{part}")
                 page.keyboard.press("Escape")

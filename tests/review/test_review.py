@@ -302,5 +302,5 @@ def test_the_overlay_is_the_picture_with_light_on_it():
     shown = np.asarray(Image.open(io.BytesIO(overlay(images, 0, found))))
     assert shown.shape == (40, 60, 3)
     assert shown[0, 0, 0] > 180
-    assert shown[0, 0, 2] < 40
+    assert shown[0, 0, 1] < 40
     assert (shown[-1, -1] == 40).all()

@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adagc.annotate.desk import Desk, Overlap
-from adagc.annotate.images import open_images
 from adagc.annotate.label_file import LabelFile
 from adagc.annotate.protocol import Rules
-from adagc.annotate.store import Store, database_of
+from adagc.annotate.store import Store
 from adagc.errors import UsageError
 from adagc.images.base import SceneDataset
 from adagc.labels.names import class_names
 from adagc.labels.table import check_names
+from adagc.web.images import open_images
+from adagc.web.ledger import database_of
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from adagc.commands.common import make_parser, print_json, quiet_start
 from adagc.errors import MissingExtraError, UsageError, check_range
 from adagc.options import read
 
+_HOW = "Label in the browser; Ctrl-C here ends it. Every label is kept at once."
+
 
 def annotate(argv: list[str]) -> None:
     """Label images in the browser, with one key per image."""
@@ -135,8 +137,8 @@ def _serve(options: Namespace) -> None:
 
     quiet_start()
     try:
-        from adagc.annotate.serve import Server
         from adagc.annotate.server import make_app
+        from adagc.web.serve import Server
     except ModuleNotFoundError as error:
         raise MissingExtraError("the web server of adagc annotate", "web") from error
     from adagc.annotate.project import open_project
@@ -144,7 +146,7 @@ def _serve(options: Namespace) -> None:
     with open_project(options) as (desk, images):
         server = Server(make_app(desk, images), host=options.host, port=options.port)
         try:
-            server.run(lambda: _announce(server.address, browser=not options.no_browser))
+            server.run(lambda: announce(server.address, _HOW, browser=not options.no_browser))
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:
@@ -156,9 +158,10 @@ def _serve(options: Namespace) -> None:
             )
 
 
-def _announce(address: str, *, browser: bool) -> None:
+def announce(address: str, how: str, *, browser: bool) -> None:
+    """Print the address of a page, and how to use it; open it if wanted."""
     print(address, flush=True)
-    print("Label in the browser; Ctrl-C here ends it. Every label is kept at once.", flush=True)
+    print(how, flush=True)
     if browser:
         import threading
         import webbrowser

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from adagc.annotate.pictures import composites, picture, place
 from adagc.errors import DataError
 from adagc.images.array import ArrayScenes
 from adagc.images.cached import CachedScenes
@@ -19,6 +18,7 @@ from adagc.images.composites import composites_of
 from adagc.images.footprint import footprints, outline_place
 from adagc.images.spectral import roles
 from adagc.images.store.cache import open_cache
+from adagc.web.pictures import composites, picture, place
 
 S2 = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B11", "B12")
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import uvicorn
 
-from adagc.annotate.guard import Guard
 from adagc.errors import UsageError
+from adagc.web.guard import Guard
 
 HERE: Final = "127.0.0.1"
 _NAMES_OF_HERE: Final = frozenset({HERE, "localhost", "::1"})
