@@ -290,7 +290,7 @@ class Desk:
                 self._count(event)
 
     def _count(self, event: Event) -> None:
-        if event.kind in ANSWERS and event.kind != "skip":
+        if event.kind in (*ANSWERS, "import") and event.kind != "skip":
             self._answers[event.image].append(event)
             self._per_class.update(event.present)
 

@@ -141,6 +141,9 @@ class Pool:
         who = event.annotator
         if event.kind == "shown":
             self._show_again(who, place)
+        elif event.kind == "import":
+            self._show_again(who, place)
+            self.answer(who, event.image)
         elif place in self._held[who]:
             if event.kind == "skip":
                 self.skip(who, event.image)

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from adagc.annotate.events import Event
 from adagc.errors import BusyError, DataError, NoSpaceError
 
-VERSION: Final = 1  # of the tables
+VERSION: Final = 2  # of the tables; the first had no gain
 _MARK: Final = 0x61646763  # "adgc": tells our files from other SQLite files
 _SCHEMA: Final = f"""
 BEGIN;
@@ -32,7 +32,8 @@ CREATE TABLE events (
     key INTEGER,
     seconds REAL,
     undoes INTEGER REFERENCES events (number),
-    request TEXT UNIQUE
+    request TEXT UNIQUE,
+    gain REAL
 );
 CREATE TRIGGER events_are_not_changed BEFORE UPDATE ON events
     BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
@@ -42,9 +43,11 @@ PRAGMA application_id = {_MARK};
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
-_COLUMNS: Final = (
+_FIRST: Final = (
     "number, time, annotator, image, kind, candidates, present, absent, key, seconds, undoes"
 )
+_COLUMNS: Final = f"{_FIRST}, gain"
+_UPDATE: Final = "BEGIN; ALTER TABLE events ADD COLUMN gain REAL; PRAGMA user_version = 2; COMMIT;"
 
 
 class Store:
@@ -87,7 +90,8 @@ class Store:
         tables = run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if not tables:
             self._database.executescript(_SCHEMA)
-        check_header(self._database, self.path)
+        if check_header(self._database, self.path) < VERSION:
+            self._database.executescript(_UPDATE)
 
     def __enter__(self) -> Self:
         return self
@@ -141,12 +145,12 @@ class Store:
             (
                 event.number, event.time, event.annotator, event.image, event.kind,
                 _packed(event.candidates), _packed(event.present), _packed(event.absent),
-                event.key, event.seconds, event.undoes, None if place else request,
+                event.key, event.seconds, event.undoes, event.gain, None if place else request,
             )
             for place, event in enumerate(events)
         ]  # fmt: skip
         self._write(
-            f"INSERT INTO events ({_COLUMNS}, request) VALUES ({', '.join('?' * 12)})", rows
+            f"INSERT INTO events ({_COLUMNS}, request) VALUES ({', '.join('?' * 13)})", rows
         )
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -211,19 +215,18 @@ def events_of(labels: Path) -> tuple[list[Event], tuple[str, ...]]:
     """The events and classes of a project, given its label file or its file of events."""
     database = labels if labels.suffix == ".sqlite" else database_of(labels)
     events, settings = read_events(database)
-    if not any(event.kind == "choose" for event in events):
-        raise DataError(f"{database}: nobody has given a label yet; label some images first")
     return events, tuple(settings["classes"])
 
 
-def check_header(database: sqlite3.Connection, path: Path) -> None:
-    """Raise DataError unless it is a file of events that this version understands."""
+def check_header(database: sqlite3.Connection, path: Path) -> int:
+    """The version of a file of events; DataError if this adagc does not understand it."""
     mark = database.execute("PRAGMA application_id").fetchone()[0]
-    version = database.execute("PRAGMA user_version").fetchone()[0]
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if mark != _MARK:
         raise _foreign(path)
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise DataError(f"{path} is of a newer adagc (format {version}): update adagc to use it")
+    return version
 
 
 def _foreign(path: Path) -> DataError:
@@ -236,7 +239,9 @@ def _settings(database: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _events(database: sqlite3.Connection) -> list[Event]:
-    rows = database.execute(f"SELECT {_COLUMNS} FROM events ORDER BY number").fetchall()
+    first = database.execute("PRAGMA user_version").fetchone()[0] < VERSION
+    columns = f"{_FIRST}, NULL" if first else _COLUMNS
+    rows = database.execute(f"SELECT {columns} FROM events ORDER BY number").fetchall()
     return [Event(*row[:5], *map(_unpacked, row[5:8]), *row[8:]) for row in rows]
 
 
