@@ -1,4 +1,4 @@
-"""Going on from labels of a file: what is taken over, what stays, and what the record says of it."""
+"""Going on from labels of a file: what is taken over, what stays, what the record says of it."""
 
 from __future__ import annotations
 
@@ -246,12 +246,15 @@ def session(*words: str) -> tuple[list[str], dict]:
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        first = process.stdout.readline().strip()
-        view = Client(int(first.rstrip("/").rpartition(":")[2])).post("look", name="ann")
+        said = [process.stdout.readline().strip()]
+        while not said[-1].startswith("Label in the browser"):
+            said.append(process.stdout.readline().strip())
+            assert said[-1], "it has ended"
+        view = Client(int(said[0].rstrip("/").rpartition(":")[2])).post("look", name="ann")
     finally:
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    return [first, *said.splitlines()], view
+        process.communicate(timeout=60)
+    return said, view
 
 
 def test_the_command_goes_on_from_a_file_and_hands_on_what_it_has(tmp_path, images, capsys):

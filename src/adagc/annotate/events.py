@@ -20,8 +20,8 @@ class Event:
         kind: "shown": candidates were offered; "refresh": the annotator asked for others;
             "choose": classes were said to be there; "none": none of all classes is there; "skip":
             no answer; "absent": classes were said not to be there; "undo": the event `undoes` no
-            longer counts; "review": a suggested class was confirmed or rejected; "import": labels of
-            a file were taken over, of which nobody knows what was offered.
+            longer counts; "review": a suggested class was confirmed or rejected; "import": labels
+            of a file were taken over, of which nobody knows what was offered.
         candidates: Classes on offer at that time, in the order of their keys.
         present: Classes that were said to be there.
         absent: Classes that were said not to be there.
