@@ -237,8 +237,12 @@ def images(tmp_path):
     return tmp_path / "photos"
 
 
-def session(*words: str) -> tuple[list[str], dict]:
-    """Run the command until it serves; what it said, and what somebody new sees."""
+def look(client: Client) -> dict:
+    return client.post("look", name="ann")
+
+
+def session(*words: str, work=look) -> tuple[list[str], dict]:
+    """Run the command and do some work at its page; what it said, and what the work gives."""
     process = subprocess.Popen(
         [sys.executable, "-m", "adagc", "annotate", *words, "--no-browser"],
         stdout=subprocess.PIPE, text=True,
@@ -250,7 +254,7 @@ def session(*words: str) -> tuple[list[str], dict]:
         while not said[-1].startswith("Label in the browser"):
             said.append(process.stdout.readline().strip())
             assert said[-1], "it has ended"
-        view = Client(int(said[0].rstrip("/").rpartition(":")[2])).post("look", name="ann")
+        view = work(Client(int(said[0].rstrip("/").rpartition(":")[2])))
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

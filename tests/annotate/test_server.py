@@ -283,13 +283,13 @@ def test_requests_that_are_no_http(client):
         b"GET / HTTP/1.1\r\n" + b"A" * 200_000,
     ):
         with socket.create_connection(("127.0.0.1", client.port), timeout=30) as line:
-            line.sendall(junk)
-            line.shutdown(socket.SHUT_WR)
             answered = b""
-            try:
+            try:  # the server may have ended the connection before all of it was sent
+                line.sendall(junk)
+                line.shutdown(socket.SHUT_WR)
                 while part := line.recv(65536):
                     answered += part
-            except ConnectionResetError:
+            except OSError:
                 pass
             assert b" 500 " not in answered
     assert client.post("look", name="ann")["total"] == 6

@@ -80,13 +80,12 @@ class Answered(_Asked):
     seconds: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
 
 
-def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
+def make_app(desk: Desk, images: SceneDataset) -> FastAPI:
     """The application; `Guard` must stand before it.
 
     Args:
         desk: The work.
         images: The images, by whose rows the page calls them.
-        bias: A sentence for the page about how offers depend on the images, if they do.
     """
     app = FastAPI(title="adagc annotate", docs_url=None, redoc_url=None, openapi_url=None)
     pictures = _Pictures(images)
@@ -109,6 +108,7 @@ def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
             "counts": [view.per_class[name] for name in classes],
             "undoable": view.undoable,
             "notice": view.notice,
+            "bias": view.bias,
         }
 
     @app.get("/")
@@ -136,7 +136,6 @@ def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
             "absent": rules.absent,
             "images": len(images),
             "longest": LONGEST,
-            "bias": bias,
         }
 
     @app.get("/api/picture/{row}/{composite}")

@@ -46,6 +46,14 @@ def annotate(argv: list[str]) -> None:
     parser.flag("several", "Let an answer name several classes.", group=offers)
     parser.flag("absent", "Let an answer name classes that are not there (-1).", group=offers)
     parser.flag("repeats", "Offer the class just given for the next image too.", group=offers)
+    parser.option(
+        "active",
+        str | None,
+        None,
+        "Folder of a finished run that chooses the next image: one of which it expects to learn"
+        " much. Labels are then biased, and the page, the record and --report say so.",
+        group=offers,
+    )
     parser.option("seed", int, 0, "Seed of the order of images and of all offers.", group=offers)
     people = "several people"
     parser.option("overlap", int, 1, "How many people answer the same image.", group=people)
@@ -175,6 +183,9 @@ def _check(options: Namespace) -> None:
         raise UsageError("--truth and --json go with --report: leave them out, or add it")
     require_path("IMAGES", options.images)
     require_path("import", getattr(options, "import"))
+    require_path("active", options.active)
+    if options.active is not None and not (Path(options.active) / "model.json").is_file():
+        raise UsageError(f"--active {options.active} is no finished run: give the folder of one")
     for name in ("classes", "out"):
         if getattr(options, name) is None:
             raise UsageError(f"--{name} is missing (see adagc annotate --help)")
@@ -200,16 +211,28 @@ def _serve(options: Namespace) -> None:
         from adagc.annotate.server import make_app
     except ModuleNotFoundError as error:
         raise MissingExtraError("the web server of adagc annotate", "web") from error
+    from adagc.annotate.active import choosing
     from adagc.annotate.project import open_project
 
     with open_project(options) as project:
         desk = project.desk
         server = Server(make_app(desk, project.images), host=options.host, port=options.port)
+        chooser = None
+        if options.active is not None:
+            chooser = choosing(Path(options.active), desk, project.images)
+
+        def ready() -> None:
+            _announce(server.address, project.imported, options)
+            if chooser is not None:
+                chooser.start()
+
         try:
-            server.run(lambda: _announce(server.address, project.imported, options))
+            server.run(ready)
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:
+            if chooser is not None:
+                chooser.stop()
             finished, total = desk.progress
             console.stdout.print(
                 f"{finished:,} of {total:,} images are labelled: {options.out}. The same command"

@@ -134,6 +134,8 @@ async function show(next) {
   showProgress();
   showCandidates();
   if (view.notice) notice(view.notice);
+  byId("bias").textContent = view.bias;
+  byId("bias").hidden = !view.bias;
   byId("end").hidden = view.image !== null;
   if (view.image === null) {
     stage.clear();
@@ -476,8 +478,6 @@ async function start() {
   byId("confirm-row").hidden = !(project.several || project.absent);
   byId("absent").hidden = !project.absent;
   byId("question").textContent = project.several ? "Which of these are in the image?" : many ? "Which class is in the image?" : "Which of these is in the image?";
-  byId("bias").textContent = project.bias;
-  byId("bias").hidden = !project.bias;
   for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1]]) {
     document.querySelector(`#help .${what}`).hidden = !wanted;
   }
