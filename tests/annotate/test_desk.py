@@ -306,10 +306,13 @@ class Sessions(RuleBasedStateMachine):
         before = self.project.desk.look(who)
         self.project.restart()
         after = self.project.desk.look(who)
-        assert (after.image, after.candidates) == (before.image, before.candidates)
-        assert (after.finished, after.mine, after.skipped, after.per_class) == (
-            before.finished, before.mine, before.skipped, before.per_class,
+        # Without an image they may get one that was kept ready for somebody else.
+        if before.image is not None:
+            assert (after.image, after.candidates) == (before.image, before.candidates)
+        assert (after.finished, after.mine, after.per_class) == (
+            before.finished, before.mine, before.per_class,
         )  # fmt: skip
+        assert after.skipped >= before.skipped, "to have them again is asked for anew"
 
     @invariant()
     def nothing_is_broken(self):

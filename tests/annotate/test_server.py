@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
@@ -273,6 +274,19 @@ def test_slow_bodies_end_and_keep_nobody_waiting(client, monkeypatch):
     for line in lines:
         assert b" 408 " in line.recv(200)
         line.close()
+
+
+def test_an_answer_is_sent_at_once(client):
+    """Not when the other side has confirmed the part before it, which takes 40 ms."""
+    line = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
+    waits = []
+    for _ in range(40):
+        began = time.perf_counter()
+        line.request("GET", "/api/project")
+        line.getresponse().read()
+        waits.append(time.perf_counter() - began)
+    line.close()
+    assert sorted(waits[10:])[5] < 0.03, "the first ones are confirmed sooner"
 
 
 def test_requests_that_are_no_http(client):

@@ -15,20 +15,16 @@ in the order tell much, the next answer is worth less: the order is `informative
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.annotate.background import Background
 from adagc.annotate.desk import Desk
 from adagc.errors import AdagcError, DataError
 from adagc.images.base import SceneDataset
@@ -107,7 +103,7 @@ def choosing(run: Path, desk: Desk, images: SceneDataset) -> Chooser:
 
 
 class Chooser:
-    """The child process and the thread that listens to it.
+    """The child process that predicts and ranks.
 
     Args:
         run: The folder of a finished run.
@@ -132,71 +128,43 @@ class Chooser:
         choose: Callable[[Ranking], None],
         fail: Callable[[str], None],
     ) -> None:
-        # Threads of libraries do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self._heard, told = context.Pipe(duplex=False)
-        self._child = context.Process(
-            target=_work,
-            args=(
-                told, run, images, np.array(rows, dtype=np.int64), tuple(classes),
-                np.array(known, dtype=np.int64), seed,
-            ),
-            daemon=True,
-        )  # fmt: skip
         self._choose, self._fail = choose, fail
-        self._told = told
+        self._told = False  # whether there was an order, or a reason why there is none
+        told = (
+            run, images, np.array(rows, dtype=np.int64), tuple(classes),
+            np.array(known, dtype=np.int64), seed,
+        )  # fmt: skip
+        self._work = Background(_work, told, self._hear, self._ended)
+        self.start, self.stop = self._work.start, self._work.stop
 
-    def start(self) -> None:
-        """Begin, in the background."""
-        threading.Thread(target=self._listen, daemon=True).start()
+    def _hear(self, said: Ranking | str) -> None:
+        self._told = True
+        if isinstance(said, str):
+            self._fail(said)
+        else:
+            self._choose(said)
 
-    def _listen(self) -> None:
-        self._child.start()
-        self._told.close()  # the end that the child has
-        chosen = False
-        try:
-            while True:
-                heard = self._heard.recv()
-                if isinstance(heard, str):
-                    self._fail(heard)
-                    return
-                if heard is None:
-                    return
-                self._choose(heard)
-                chosen = True
-        except EOFError:
-            if not chosen:
-                self._fail("the process that predicts has ended")
-
-    def stop(self) -> None:
-        """End the child process."""
-        if self._child.is_alive():
-            self._child.terminate()
+    def _ended(self) -> None:
+        if not self._told:
+            self._fail("the process that predicts was ended")
 
 
 def _work(
-    told: Connection,
     run: Path,
     images: SceneDataset,
     rows: NDArray[np.int64],
     classes: tuple[str, ...],
     known: NDArray[np.int64],
     seed: int,
-) -> None:
-    """What the child does: send orders, then None; or why there is none."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent ends it
-    if hasattr(os, "nice"):
-        os.nice(10)  # whoever labels comes first
-    with suppress(BrokenPipeError):  # the parent has ended
-        try:
-            model = Model(run, images, classes)
-            for found in rankings(model.of, rows, known[model.columns], seed):
-                told.send(found)
-            told.send(None)
-        except AdagcError as error:
-            told.send(str(error))
-        except Exception as error:  # whatever a run may hold: the work goes on without it
-            told.send(f"{run} cannot be used ({type(error).__name__}: {error})")
+) -> Iterator[Ranking | str]:
+    """What the child process says: orders, or why there is none."""
+    try:
+        model = Model(run, images, classes)
+        yield from rankings(model.of, rows, known[model.columns], seed)
+    except AdagcError as error:
+        yield str(error)
+    except Exception as error:  # whatever a run may hold: the work goes on without it
+        yield f"{run} cannot be used ({type(error).__name__}: {error})"
 
 
 class Model:

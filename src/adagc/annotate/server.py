@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
+from adagc.annotate.context import Neighbours, surroundings
 from adagc.annotate.desk import Desk, View
 from adagc.annotate.pictures import Composite, Picture, composites, picture
 from adagc.annotate.protocol import Answer
@@ -80,15 +81,16 @@ class Answered(_Asked):
     seconds: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
 
 
-def make_app(desk: Desk, images: SceneDataset) -> FastAPI:
+def make_app(desk: Desk, images: SceneDataset, neighbours: Neighbours | None = None) -> FastAPI:
     """The application; `Guard` must stand before it.
 
     Args:
         desk: The work.
         images: The images, by whose rows the page calls them.
+        neighbours: Where they lie, if somebody looks for that.
     """
     app = FastAPI(title="adagc annotate", docs_url=None, redoc_url=None, openapi_url=None)
-    pictures = _Pictures(images)
+    pictures = _Pictures(images, neighbours or Neighbours(images))
     rows = {name: row for row, name in enumerate(images.names)}
     classes = desk.rules.classes
 
@@ -155,10 +157,23 @@ def make_app(desk: Desk, images: SceneDataset) -> FastAPI:
 
     @app.get("/api/place/{row}")
     def where(row: Annotated[int, Path(ge=0, le=2**31)]) -> dict[str, Any]:
-        """Where an image lies on earth; nothing if that is not known."""
+        """Where an image lies on earth and how many lie around it; nothing if not known."""
         if row >= len(images):
             raise HTTPException(404, "there is no such image")
         return pictures.place(row)
+
+    @app.get("/api/context/{row}/{composite}")
+    def around(
+        row: Annotated[int, Path(ge=0, le=2**31)],
+        composite: Annotated[int, Path(ge=0, le=1000)],
+    ) -> Response:
+        """An image among those that lie around it, outlined."""
+        if row >= len(images) or composite >= len(pictures.composites):
+            raise HTTPException(404, "there is no such image")
+        found = pictures.context(row, composite)
+        if found is None:
+            raise HTTPException(404, "nothing is known of what lies around this image")
+        return Response(found.data, media_type=found.media_type)
 
     @app.post("/api/look")
     def look(asked: _Asked) -> dict[str, Any]:
@@ -205,9 +220,9 @@ def make_app(desk: Desk, images: SceneDataset) -> FastAPI:
 class _Pictures:
     """The last pictures that were made, because an image is asked for ahead and again."""
 
-    def __init__(self, images: SceneDataset) -> None:
+    def __init__(self, images: SceneDataset, neighbours: Neighbours) -> None:
         self.composites: Sequence[Composite] = composites(images)
-        self._images = images
+        self._images, self._neighbours = images, neighbours
         self._made: OrderedDict[tuple[int, int, bool], Picture | None] = OrderedDict()
         self._lock = threading.Lock()
         # Decoding many large images at once would take all memory.
@@ -234,13 +249,23 @@ class _Pictures:
         return made
 
     def place(self, row: int) -> dict[str, float]:
-        """The centre of an image in degrees and its size in metres; empty if not known."""
+        """Centre in degrees, size in metres and number of neighbours; empty if not known."""
         try:
             found = self._images.place(row)
         except Exception as error:  # as above; the place is not worth a message
             log.info("%s: %s", self._images.names[row], error)
             found = None
-        return {} if found is None else asdict(found)
+        around = len(self._neighbours.around(row))
+        return {} if found is None else asdict(found) | {"around": around}
+
+    def context(self, row: int, composite: int) -> Picture | None:
+        """An image among its neighbours; None if there are none, or it cannot be drawn."""
+        with self._places:
+            try:
+                return surroundings(self._images, self._neighbours, row, self.composites[composite])
+            except Exception as error:  # as above
+                log.warning("%s: %s", self._images.names[row], error)
+                return None
 
 
 def _name(names: Sequence[str], number: int) -> str:

@@ -211,28 +211,31 @@ def _serve(options: Namespace) -> None:
         from adagc.annotate.server import make_app
     except ModuleNotFoundError as error:
         raise MissingExtraError("the web server of adagc annotate", "web") from error
-    from adagc.annotate.active import choosing
+    from adagc.annotate.active import Chooser, choosing
+    from adagc.annotate.context import Neighbours
     from adagc.annotate.project import open_project
 
     with open_project(options) as project:
         desk = project.desk
-        server = Server(make_app(desk, project.images), host=options.host, port=options.port)
-        chooser = None
+        neighbours = Neighbours(project.images)
+        app = make_app(desk, project.images, neighbours)
+        server = Server(app, host=options.host, port=options.port)
+        beside: list[Neighbours | Chooser] = [neighbours]  # what works beside the server
         if options.active is not None:
-            chooser = choosing(Path(options.active), desk, project.images)
+            beside.append(choosing(Path(options.active), desk, project.images))
 
         def ready() -> None:
             _announce(server.address, project.imported, options)
-            if chooser is not None:
-                chooser.start()
+            for each in beside:
+                each.start()
 
         try:
             server.run(ready)
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:
-            if chooser is not None:
-                chooser.stop()
+            for each in beside:
+                each.stop()
             finished, total = desk.progress
             console.stdout.print(
                 f"{finished:,} of {total:,} images are labelled: {options.out}. The same command"

@@ -14,6 +14,7 @@ let busy = true; // an answer is under way, or the image is not there yet
 let seen = false; // the image of this view is on the screen
 let marking = false; // the next key marks a class as not there
 let marks = new Map(); // class number -> "present" or "absent", before the answer is sent
+let around = false; // what lies around the image is on the screen, in place of it
 let placeless = false; // images of this folder do not say where they lie
 let focusing = null; // the button that had the focus, for those who choose with Tab and Enter
 let listed = []; // class numbers of the buttons, in their order
@@ -32,6 +33,9 @@ function picture(row, which, whole = false) {
   }
   return pictures.get(key);
 }
+
+// What lies around an image: asked for by a key only, and made anew each time.
+const surroundings = (row, which) => load(`api/context/${row}/${which}`);
 
 async function load(address) {
   const answer = await fetch(address);
@@ -138,7 +142,10 @@ async function show(next) {
   byId("bias").hidden = !view.bias;
   byId("end").hidden = view.image !== null;
   if (view.image === null) {
+    leaveSurroundings();
     stage.clear();
+    byId("where").hidden = true;
+    byId("around").hidden = true;
     byId("broken").hidden = true;
     showEnd();
     busy = false;
@@ -152,6 +159,7 @@ async function show(next) {
 
 async function showPicture(fresh) {
   const row = view.image;
+  leaveSurroundings();
   const which = composite;
   let image = null;
   try {
@@ -174,8 +182,35 @@ async function showPicture(fresh) {
   if (fresh) speak();
 }
 
-async function showPlace(row) {
+async function showSurroundings() {
+  if (byId("around").hidden || busy) return;
+  if (around) {
+    await showPicture(false);
+    return;
+  }
+  const row = view.image;
+  const image = await surroundings(row, composite).catch(() => null);
+  if (row !== view.image || busy) return;
+  if (!image) {
+    notice("What lies around this image cannot be shown.");
+    return;
+  }
+  around = true;
+  byId("around").setAttribute("aria-pressed", "true");
+  stage.show(image, true, null);
+  byId("spoken").textContent = "What lies around the image, which is outlined in the middle.";
+}
+
+function leaveSurroundings() {
+  if (!around) return;
+  around = false;
+  stage.reset();
+  byId("around").setAttribute("aria-pressed", "false");
+}
+
+async function showPlace(row, again = false) {
   byId("where").hidden = true;
+  byId("around").hidden = true;
   const told = placeless ? {} : await fetch(`api/place/${row}`).then((answer) => answer.json()).catch(() => ({}));
   if (row !== view.image || told.latitude === undefined) {
     placeless ||= told.latitude === undefined && row === view.image;
@@ -185,6 +220,10 @@ async function showPlace(row) {
   const wide = told.width >= 10000 ? `${Math.round(told.width / 1000)} km` : told.width >= 1000 ? `${(told.width / 1000).toFixed(1)} km` : `${Math.round(told.width)} m`;
   byId("where").textContent = `${degrees(told.latitude, "NS")}, ${degrees(told.longitude, "EW")} · ${wide} wide`;
   byId("where").hidden = false;
+  byId("around").hidden = !told.around;
+  // The server may not have come to the neighbours yet.
+  if (!told.around && !again) setTimeout(() => { if (row === view.image) showPlace(row, true); }, RETRY);
+  if (told.around) document.querySelector("#help .placed").hidden = false;
 }
 
 function showProgress() {
@@ -345,6 +384,7 @@ const actions = {
   reopen: async () => show(await ask("reopen")),
   look: async () => show(await ask("look")),
   composite: () => switchComposite(),
+  around: () => showSurroundings(),
   "zoom-in": () => stage.zoom(1.5),
   "zoom-out": () => stage.zoom(1 / 1.5),
   "zoom-fit": () => stage.fit(),
@@ -394,7 +434,7 @@ function showCounts() {
   byId("mine").textContent = `You gave ${number.format(view.mine)} of the answers.`;
 }
 
-const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
+const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", c: "around", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
 const moves = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 document.addEventListener("keydown", (event) => {
@@ -478,7 +518,7 @@ async function start() {
   byId("confirm-row").hidden = !(project.several || project.absent);
   byId("absent").hidden = !project.absent;
   byId("question").textContent = project.several ? "Which of these are in the image?" : many ? "Which class is in the image?" : "Which of these is in the image?";
-  for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1]]) {
+  for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1], ["placed", false]]) {
     document.querySelector(`#help .${what}`).hidden = !wanted;
   }
   byId("last-key").textContent = Math.min(9, project.candidates);
