@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from adagc import RunConfig, train
+from adagc import RunConfig, complete, train
 from adagc.annotate.active import CHOSEN, SEEDED, Chooser, Model, choosing, ranking, rankings
 from adagc.annotate.images import open_images
 from adagc.annotate.measures import measure
@@ -20,6 +20,7 @@ from adagc.labels import LabelTable, write_labels
 from annotate.projects import CLASSES, Project, answers_of, check_events
 from annotate.served import Client
 
+COUNT = 400  # images of the run; enough for labels of validation images to calibrate by
 RUN_CLASSES = ("forest", "water", "town", "field")
 
 
@@ -189,12 +190,12 @@ def photos(folder, count: int, seed: int = 0, bands: int = 3) -> np.ndarray:
 def run(tmp_path_factory):
     """A finished run on pictures, and its folder."""
     place = tmp_path_factory.mktemp("active")
-    truth = photos(place / "photos", 160)
+    truth = photos(place / "photos", COUNT)
     luck = np.random.default_rng(1)
     values = np.zeros(truth.shape, np.int8)
     for row in range(len(truth)):
         values[row, luck.choice(np.flatnonzero(truth[row]))] = 1
-    names = tuple(f"i{n:03}" for n in range(160))
+    names = tuple(f"i{n:03}" for n in range(COUNT))
     write_labels(LabelTable(names, RUN_CLASSES, values, kind="single"), place / "labels.csv")
     config = RunConfig(
         data="folder", root=str(place / "photos"), labels=str(place / "labels.csv"), size=16,
@@ -217,6 +218,18 @@ def test_a_model_predicts_images_of_any_size_with_its_bands(run, tmp_path):
     assert ((presence >= 0) & (presence <= 1)).all()
 
 
+def test_probabilities_are_calibrated_as_in_completion(run, tmp_path):
+    photos(tmp_path / "photos", 20, seed=9)
+    images = open_images(tmp_path / "photos")
+    _, presence = Model(run, images, RUN_CLASSES).of(np.arange(len(images)))
+    done = complete(run, images=tmp_path / "photos")
+    assert done.presence is not None
+    order = [done.classes.index(name) for name in RUN_CLASSES]
+    rows = [done.images.index(name) for name in images.names]
+    np.testing.assert_allclose(presence, done.presence[rows][:, order], atol=1e-5)
+    assert np.abs(presence - done.probability[rows][:, order]).max() > 0.01
+
+
 def wait_for(condition, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -233,7 +246,6 @@ def test_a_run_chooses_in_the_background(run, tmp_path):
     chooser.start()
     project.choose("ann")  # nobody waits
     wait_for(lambda: project.desk.look("ann").bias == CHOSEN)
-    chooser.stop()
     for _ in range(12):
         project.choose("ann")
     gains = [e.gain for e in project.events if e.kind == "shown" and e.gain is not None]

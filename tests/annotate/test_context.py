@@ -117,7 +117,6 @@ def test_without_neighbours_there_is_nothing_to_show(folder, tmp_path):
     found = Neighbours(plain)
     found.start()  # nothing to read
     assert found.around(0) == []
-    found.stop()
 
 
 def test_100000_places_are_searched_in_no_time():

@@ -135,7 +135,7 @@ class Chooser:
             np.array(known, dtype=np.int64), seed,
         )  # fmt: skip
         self._work = Background(_work, told, self._hear, self._ended)
-        self.start, self.stop = self._work.start, self._work.stop
+        self.start = self._work.start
 
     def _hear(self, said: Ranking | str) -> None:
         self._told = True

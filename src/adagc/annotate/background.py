@@ -17,7 +17,7 @@ from typing import Any
 
 
 class Background:
-    """Work that has not begun; `start` returns at once.
+    """Work that has not begun; `start` returns at once. It ends with this process at the latest.
 
     Args:
         work: A function at the top of a module; what it yields is sent, one by one.
@@ -52,11 +52,6 @@ class Background:
             while True:
                 self._hear(self._heard.recv())
         self._end()
-
-    def stop(self) -> None:
-        """End the work, if it has not ended."""
-        if self._child.is_alive():
-            self._child.terminate()
 
 
 def _perform(line: Connection, work: Callable[..., Iterable[Any]], told: tuple[Any, ...]) -> None:

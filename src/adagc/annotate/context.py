@@ -57,11 +57,6 @@ class Neighbours:
         if self._work is not None:
             self._work.start()
 
-    def stop(self) -> None:
-        """Read no more."""
-        if self._work is not None:
-            self._work.stop()
-
     def add(self, places: list[tuple[int, Box, str]]) -> None:
         """Take in where some images lie: row, box and reference system."""
         with self._lock:

@@ -234,8 +234,6 @@ def _serve(options: Namespace) -> None:
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:
-            for each in beside:
-                each.stop()
             finished, total = desk.progress
             console.stdout.print(
                 f"{finished:,} of {total:,} images are labelled: {options.out}. The same command"
