@@ -101,7 +101,7 @@ def visits(events: Sequence[Event], classes: Sequence[str]) -> Visits:
     open_: dict[tuple[str, str], _Open] = {}
     ordered = sorted(counting(list(events)), key=lambda event: event.number)
     for event in ordered:
-        if event.kind in ("review", "import"):
+        if event.kind == "review":
             continue
         state = open_.setdefault((event.annotator, event.image), _Open(set()))
         shown = numbers(event.candidates, event)
