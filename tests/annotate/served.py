@@ -33,10 +33,11 @@ def make_images(folder: Path, count: int = 6) -> list[str]:
 def serving(
     folder: Path, *, host: str | None = None, bands: Sequence[str] | None = None, **options: Any
 ) -> Iterator[tuple[Project, Client, Server]]:
-    """A project on the images in `folder`/images, served."""
+    """A project on the images in `folder`/images, served; with `places` their neighbours, too."""
     images = open_images(folder / "images", bands=bands)
+    places = options.pop("places", None)
     project = Project(folder, images.names, **options)
-    server = Server(make_app(project.desk, images), host=host)
+    server = Server(make_app(project.desk, images, places and places(images)), host=host)
     ready = threading.Event()
     work = threading.Thread(target=server.run, args=(ready.set,))
     work.start()

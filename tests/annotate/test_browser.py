@@ -296,3 +296,57 @@ def test_what_changes_is_said_to_screen_readers(chromium, tmp_path):
         assert said.startswith("1 of 4 labelled.")
         assert all(f"{n} {name}" in said for n, name in enumerate(visitor.classes, 1))
         visitor.leave()
+
+
+def test_what_lies_around_an_image_is_a_key_away(chromium, tmp_path):
+    pytest.importorskip("rasterio")
+    from annotate.test_context import looked, write_tile
+
+    (tmp_path / "images").mkdir()
+    luck = np.random.default_rng(5)
+    for row in range(5):
+        for column in range(5):
+            path = tmp_path / "images" / f"t{row}{column}.tif"
+            write_tile(path, column, row, luck.integers(40, 220, 3))
+    write_tile(tmp_path / "images" / "alone.tif", 900, 900, (90, 90, 90))
+    with serving(tmp_path, places=looked) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        page, alone = visitor.page, project.names.index("alone")
+        for _ in range(len(project.names)):
+            page.wait_for_selector("#where:not([hidden])")
+            if visitor.row == str(alone):
+                page.keyboard.press("c")
+                page.wait_for_timeout(300)
+                assert page.is_hidden("#around"), "there is nothing around it"
+                assert page.get_attribute("#around", "aria-pressed") == "false"
+            else:
+                picture = page.get_attribute("#frame img", "src")
+                page.keyboard.press("c")
+                page.wait_for_selector("#around[aria-pressed=true]")
+                assert page.get_attribute("#frame img", "src") != picture
+                assert "outlined" in page.inner_text("#spoken")
+                visitor.shot("around")
+                page.keyboard.press("c")
+                page.wait_for_selector("#around[aria-pressed=false]")
+                assert page.get_attribute("#frame img", "src") == picture
+                page.keyboard.press("c")
+                page.wait_for_selector("#around[aria-pressed=true]")
+            last = visitor.progress == f"{len(project.names) - 1} of {len(project.names)}"
+            visitor.key("1", end=last)
+            assert page.get_attribute("#around", "aria-pressed") == "false", "the next image itself"
+        assert len(project.labels()) == len(project.names)
+        visitor.leave()
+
+
+def test_the_page_says_that_a_model_chooses(chromium, tmp_path):
+    from adagc.annotate.active import CHOSEN
+
+    make_scenes(tmp_path, 5)
+    with serving(tmp_path, bands=BANDS) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        assert visitor.page.is_hidden("#bias")
+        project.desk.prefer({project.names[0]: 2.5}, CHOSEN)
+        visitor.key("1")
+        assert visitor.page.inner_text("#bias") == CHOSEN
+        visitor.shot("active")
+        visitor.leave()

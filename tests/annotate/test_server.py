@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -275,6 +277,70 @@ def test_slow_bodies_end_and_keep_nobody_waiting(client, monkeypatch):
     for line in lines:
         assert b" 408 " in line.recv(200)
         line.close()
+
+
+def test_slow_and_huge_bodies_do_not_slow_down_others(client):
+    """Fifty bodies that come byte by byte, and four people who send ten megabytes each time."""
+    done = threading.Event()
+    lines = []
+    for _ in range(50):
+        line = socket.create_connection(("127.0.0.1", client.port), timeout=30)
+        line.sendall(
+            f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n"
+            "Content-Type: application/json\r\nContent-Length: 60000\r\n\r\n".encode()
+        )
+        lines.append(line)
+    huge = b" " * 10_000_000
+    refused = []
+
+    def trickle() -> None:
+        while not done.wait(0.02):
+            for line in lines:
+                with suppress(OSError):  # the server has ended it
+                    line.sendall(b" ")
+
+    def flood() -> None:
+        while not done.is_set():
+            try:
+                refused.append(client.send("POST", "/api/look", huge)[0])
+            except OSError:
+                refused.append(413)  # it did not wait for all of it
+
+    workers = [
+        threading.Thread(target=trickle),
+        *(threading.Thread(target=flood) for _ in range(4)),
+    ]
+    for worker in workers:
+        worker.start()
+    waits = []
+    try:
+        for _ in range(30):
+            began = time.perf_counter()
+            assert client.post("look", name="quick")["total"] == 6
+            waits.append(time.perf_counter() - began)
+    finally:
+        done.set()
+        for worker in workers:
+            worker.join(60)
+        for line in lines:
+            line.close()
+    assert refused
+    assert set(refused) == {413}
+    assert sorted(waits)[len(waits) // 2] < 1, waits
+    assert max(waits) < 10, waits
+
+
+def test_an_answer_is_sent_at_once(client):
+    """Not when the other side has confirmed the part before it, which takes 40 ms."""
+    line = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
+    waits = []
+    for _ in range(40):
+        began = time.perf_counter()
+        line.request("GET", "/api/project")
+        line.getresponse().read()
+        waits.append(time.perf_counter() - began)
+    line.close()
+    assert sorted(waits[10:])[5] < 0.03, "the first ones are confirmed sooner"
 
 
 def test_requests_that_are_no_http(client):

@@ -11,6 +11,7 @@ from adagc.annotate.desk import Desk, View
 from adagc.annotate.protocol import Answer
 from adagc.images.base import SceneDataset
 from adagc.web.app import Asked, Class, Key, Row, Undo, bare_app, named
+from adagc.web.context import Neighbours
 from adagc.web.shown import LONGEST, add_pictures
 
 
@@ -32,16 +33,16 @@ class Answered(Asked):
     seconds: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
 
 
-def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
+def make_app(desk: Desk, images: SceneDataset, neighbours: Neighbours | None = None) -> FastAPI:
     """The application; `Guard` must stand before it.
 
     Args:
         desk: The work.
         images: The images, by whose rows the page calls them.
-        bias: A sentence for the page about how offers depend on the images, if they do.
+        neighbours: Where they lie, if somebody looks for that.
     """
     app = bare_app("adagc annotate", "adagc.annotate", ("app.js",))
-    pictures = add_pictures(app, images)
+    pictures = add_pictures(app, images, neighbours)
     rows = {name: row for row, name in enumerate(images.names)}
     classes = desk.rules.classes
 
@@ -61,6 +62,7 @@ def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
             "counts": [view.per_class[name] for name in classes],
             "undoable": view.undoable,
             "notice": view.notice,
+            "bias": view.bias,
         }
 
     @app.get("/api/project")
@@ -78,7 +80,6 @@ def make_app(desk: Desk, images: SceneDataset, *, bias: str = "") -> FastAPI:
             "absent": rules.absent,
             "images": len(images),
             "longest": LONGEST,
-            "bias": bias,
         }
 
     @app.post("/api/look")

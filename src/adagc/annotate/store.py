@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from adagc.annotate.events import Event
-from adagc.errors import DataError
 from adagc.web.ledger import (
     Form,
     Ledger,
@@ -22,7 +21,7 @@ from adagc.web.ledger import (
 _FORM: Final = Form(
     command="annotate",
     mark=0x61646763,  # "adgc"
-    version=1,
+    version=2,
     columns=(
         ("time", "REAL NOT NULL"),
         ("annotator", "TEXT NOT NULL"),
@@ -34,7 +33,9 @@ _FORM: Final = Form(
         ("key", "INTEGER"),
         ("seconds", "REAL"),
         ("undoes", "INTEGER REFERENCES events (number)"),
+        ("gain", "REAL"),
     ),
+    since={"gain": 2},
 )
 
 
@@ -58,7 +59,7 @@ class Store(Ledger):
             (
                 event.number, event.time, event.annotator, event.image, event.kind,
                 packed(event.candidates), packed(event.present), packed(event.absent),
-                event.key, event.seconds, event.undoes,
+                event.key, event.seconds, event.undoes, event.gain,
             )
             for event in events
         ]  # fmt: skip
@@ -78,8 +79,6 @@ def events_of(labels: Path) -> tuple[list[Event], tuple[str, ...]]:
     """The events and classes of a project, given its label file or its file of events."""
     database = labels if labels.suffix == ".sqlite" else database_of(labels)
     events, settings = read_events(database)
-    if not any(event.kind == "choose" for event in events):
-        raise DataError(f"{database}: nobody has given a label yet; label some images first")
     return events, tuple(settings["classes"])
 
 

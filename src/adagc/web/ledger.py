@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,12 +26,32 @@ class Form:
         mark: Number that tells its files from other SQLite files.
         version: Of the columns.
         columns: Name and SQL type of each column, besides `number` and `request`.
+        since: The version with which a column came, if it is not the first; files of earlier
+            versions are read as if it were empty, and get it when they are opened for writing.
     """
 
     command: str
     mark: int
     version: int
     columns: tuple[tuple[str, str], ...]
+    since: Mapping[str, int] = field(default_factory=dict)
+
+    def names_in(self, version: int) -> str:
+        """What to read of a file of this version to get all columns, for SQL."""
+        names = (
+            name if version >= self.since.get(name, 1) else f"NULL AS {name}"
+            for name, _ in self.columns
+        )
+        return ", ".join(["number", *names])
+
+    def update(self, version: int) -> str:
+        """SQL that turns a file of an earlier version into one of this, all or not at all."""
+        added = "".join(
+            f"ALTER TABLE events ADD COLUMN {name} {kind};\n"
+            for name, kind in self.columns
+            if self.since.get(name, 1) > version
+        )
+        return f"BEGIN;\n{added}PRAGMA user_version = {self.version};\nCOMMIT;"
 
     @property
     def names(self) -> str:
@@ -100,7 +120,9 @@ class Ledger:
         tables = run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if not tables:
             self._database.executescript(self._form.schema)
-        check_header(self._database, self.path, self._form)
+        version = check_header(self._database, self.path, self._form)
+        if version < self._form.version:
+            self._database.executescript(self._form.update(version))
 
     def __enter__(self) -> Self:
         return self
@@ -221,14 +243,15 @@ def reading(path: Path, form: Form) -> Iterator[sqlite3.Connection]:
         raise _foreign(path, form) from None
 
 
-def check_header(database: sqlite3.Connection, path: Path, form: Form) -> None:
-    """Raise DataError unless it is a file of events that this version understands."""
+def check_header(database: sqlite3.Connection, path: Path, form: Form) -> int:
+    """The version of a file of events; DataError if this adagc does not understand it."""
     mark = database.execute("PRAGMA application_id").fetchone()[0]
-    version = database.execute("PRAGMA user_version").fetchone()[0]
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if mark != form.mark:
         raise _foreign(path, form)
-    if version != form.version:
+    if not 1 <= version <= form.version:
         raise DataError(f"{path} is of a newer adagc (format {version}): update adagc to use it")
+    return version
 
 
 def _foreign(path: Path, form: Form) -> DataError:
@@ -245,7 +268,8 @@ def settings_in(database: sqlite3.Connection) -> dict[str, Any]:
 
 def rows_in(database: sqlite3.Connection, form: Form) -> list[tuple[Any, ...]]:
     """The columns of all events, in their order."""
-    return list(database.execute(f"SELECT {form.names} FROM events ORDER BY number"))
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    return list(database.execute(f"SELECT {form.names_in(version)} FROM events ORDER BY number"))
 
 
 def packed(names: tuple[str, ...]) -> str:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Path, Response
 from starlette.exceptions import HTTPException
 
 from adagc.images.base import SceneDataset
+from adagc.web.context import Neighbours, surroundings
 from adagc.web.pictures import Composite, Picture, composites, picture
 
 LONGEST: Final = 1024  # pixels of a picture; the whole image is loaded when somebody zooms in
@@ -27,9 +28,9 @@ log = logging.getLogger(__name__)
 class Pictures:
     """The last pictures that were made, because an image is asked for ahead and again."""
 
-    def __init__(self, images: SceneDataset) -> None:
+    def __init__(self, images: SceneDataset, neighbours: Neighbours | None) -> None:
         self.composites: Sequence[Composite] = composites(images)
-        self._images = images
+        self._images, self._neighbours = images, neighbours
         self._made: OrderedDict[tuple[int, int, bool], Picture | None] = OrderedDict()
         self._lock = threading.Lock()
         # Decoding many large images at once would take all memory.
@@ -56,18 +57,32 @@ class Pictures:
         return made
 
     def place(self, row: int) -> dict[str, float]:
-        """The centre of an image in degrees and its size in metres; empty if not known."""
+        """Centre in degrees, size in metres and number of neighbours; empty if not known."""
         try:
             found = self._images.place(row)
         except Exception as error:  # as above; the place is not worth a message
             log.info("%s: %s", self._images.names[row], error)
             found = None
-        return {} if found is None else asdict(found)
+        around = 0 if self._neighbours is None else len(self._neighbours.around(row))
+        return {} if found is None else asdict(found) | {"around": around}
+
+    def context(self, row: int, composite: int) -> Picture | None:
+        """An image among its neighbours; None if there are none, or it cannot be drawn."""
+        if self._neighbours is None:
+            return None
+        with self._places:
+            try:
+                return surroundings(self._images, self._neighbours, row, self.composites[composite])
+            except Exception as error:  # as above
+                log.warning("%s: %s", self._images.names[row], error)
+                return None
 
 
-def add_pictures(app: FastAPI, images: SceneDataset) -> Pictures:
-    """Let an application show images, which the page calls by their rows."""
-    pictures = Pictures(images)
+def add_pictures(
+    app: FastAPI, images: SceneDataset, neighbours: Neighbours | None = None
+) -> Pictures:
+    """Let an application show images, which the page calls by their rows, and their neighbours."""
+    pictures = Pictures(images, neighbours)
 
     @app.get("/api/picture/{row}/{composite}")
     def show(
@@ -86,9 +101,22 @@ def add_pictures(app: FastAPI, images: SceneDataset) -> Pictures:
 
     @app.get("/api/place/{row}")
     def where(row: Annotated[int, Path(ge=0, le=2**31)]) -> dict[str, Any]:
-        """Where an image lies on earth; nothing if that is not known."""
+        """Where an image lies on earth and how many lie around it; nothing if not known."""
         if row >= len(images):
             raise HTTPException(404, "there is no such image")
         return pictures.place(row)
+
+    @app.get("/api/context/{row}/{composite}")
+    def around(
+        row: Annotated[int, Path(ge=0, le=2**31)],
+        composite: Annotated[int, Path(ge=0, le=1000)],
+    ) -> Response:
+        """An image among those that lie around it, outlined."""
+        if row >= len(images) or composite >= len(pictures.composites):
+            raise HTTPException(404, "there is no such image")
+        found = pictures.context(row, composite)
+        if found is None:
+            raise HTTPException(404, "nothing is known of what lies around this image")
+        return Response(found.data, media_type=found.media_type)
 
     return pictures

@@ -2,7 +2,8 @@
 import { Pictures } from "./pictures.js";
 import { Stage } from "./stage.js";
 import {
-  asking, byId, duration, introduce, invented, key as keycap, notice, number, project as opened, seconds, startClock, welcome, who,
+  asking, byId, duration, introduce, invented, key as keycap, notice, number, project as opened, RETRY, seconds, startClock, welcome,
+  who,
 } from "./talk.js";
 
 let project; // what does not change: classes, composites, options
@@ -11,6 +12,7 @@ let busy = true; // an answer is under way, or the image is not there yet
 let seen = false; // the image of this view is on the screen
 let marking = false; // the next key marks a class as not there
 let marks = new Map(); // class number -> "present" or "absent", before the answer is sent
+let around = false; // what lies around the image is on the screen, in place of it
 let focusing = null; // the button that had the focus, for those who choose with Tab and Enter
 let listed = []; // class numbers of the buttons, in their order
 
@@ -38,9 +40,14 @@ async function show(next) {
   showProgress();
   showCandidates();
   if (view.notice) notice(view.notice);
+  byId("bias").textContent = view.bias;
+  byId("bias").hidden = !view.bias;
   byId("end").hidden = view.image !== null;
   if (view.image === null) {
+    leaveSurroundings();
     stage.clear();
+    byId("where").hidden = true;
+    byId("around").hidden = true;
     byId("broken").hidden = true;
     showEnd();
     busy = false;
@@ -54,6 +61,7 @@ async function show(next) {
 
 async function showPicture(fresh) {
   const row = view.image;
+  leaveSurroundings();
   const which = pictures.composite;
   let image = null;
   try {
@@ -71,9 +79,45 @@ async function showPicture(fresh) {
   busy = false;
   if (fresh) startClock();
   enable();
-  if (fresh) pictures.place(row, () => view.image);
+  if (fresh) showPlace(row);
   document.body.dataset.shown = String(row);
   if (fresh) speak();
+}
+
+async function showSurroundings() {
+  if (byId("around").hidden || busy) return;
+  if (around) {
+    await showPicture(false);
+    return;
+  }
+  const row = view.image;
+  const image = await pictures.around(row).catch(() => null);
+  if (row !== view.image || busy) return;
+  if (!image) {
+    notice("What lies around this image cannot be shown.");
+    return;
+  }
+  around = true;
+  byId("around").setAttribute("aria-pressed", "true");
+  stage.show(image, true, null);
+  byId("spoken").textContent = "What lies around the image, which is outlined in the middle.";
+}
+
+function leaveSurroundings() {
+  if (!around) return;
+  around = false;
+  stage.reset();
+  byId("around").setAttribute("aria-pressed", "false");
+}
+
+async function showPlace(row, again = false) {
+  byId("around").hidden = true;
+  const neighbours = await pictures.place(row, () => view.image);
+  if (neighbours === null || row !== view.image) return;
+  byId("around").hidden = !neighbours;
+  // The server may not have come to the neighbours yet.
+  if (!neighbours && !again) setTimeout(() => { if (row === view.image) showPlace(row, true); }, RETRY);
+  if (neighbours) document.querySelector("#help .placed").hidden = false;
 }
 
 function showProgress() {
@@ -217,6 +261,7 @@ const actions = {
   reopen: async () => show(await ask("reopen")),
   look: async () => show(await ask("look")),
   composite: () => switchComposite(),
+  around: () => showSurroundings(),
   "zoom-in": () => stage.zoom(1.5),
   "zoom-out": () => stage.zoom(1 / 1.5),
   "zoom-fit": () => stage.fit(),
@@ -253,7 +298,7 @@ function showCounts() {
   byId("mine").textContent = `You gave ${number.format(view.mine)} of the answers.`;
 }
 
-const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
+const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", c: "around", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
 const moves = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 document.addEventListener("keydown", (event) => {
@@ -302,9 +347,7 @@ async function start() {
   byId("confirm-row").hidden = !(project.several || project.absent);
   byId("absent").hidden = !project.absent;
   byId("question").textContent = project.several ? "Which of these are in the image?" : many ? "Which class is in the image?" : "Which of these is in the image?";
-  byId("bias").textContent = project.bias;
-  byId("bias").hidden = !project.bias;
-  for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1]]) {
+  for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1], ["placed", false]]) {
     document.querySelector(`#help .${what}`).hidden = !wanted;
   }
   byId("last-key").textContent = Math.min(9, project.candidates);

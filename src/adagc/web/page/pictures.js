@@ -24,6 +24,11 @@ export class Pictures {
     return this.loaded.get(address)[1];
   }
 
+  // What lies around an image: asked for by a key only, and made anew each time.
+  around(row) {
+    return load(`api/context/${row}/${this.composite}`);
+  }
+
   ahead(row) {
     if (row !== null) this.of(row).catch(() => {});
   }
@@ -55,19 +60,21 @@ export class Pictures {
     button.title = `Bands: ${bands.join(", ")}`;
   }
 
-  // Where the image lies on earth, unless another one is on the screen by then.
+  // Shows where the image lies on earth, unless another one is on the screen by then. Returns how
+  // many images lie around it; null if nothing is known.
   async place(row, current) {
     byId("where").hidden = true;
     const told = this.placeless ? {} : await fetch(`api/place/${row}`).then((answer) => answer.json()).catch(() => ({}));
-    if (row !== current()) return;
+    if (row !== current()) return null;
     if (told.latitude === undefined) {
       this.placeless = true;
-      return;
+      return null;
     }
     const degrees = (angle, [plus, minus]) => `${Math.abs(angle).toFixed(4)}° ${angle < 0 ? minus : plus}`;
     const wide = told.width >= 10000 ? `${Math.round(told.width / 1000)} km` : told.width >= 1000 ? `${(told.width / 1000).toFixed(1)} km` : `${Math.round(told.width)} m`;
     byId("where").textContent = `${degrees(told.latitude, "NS")}, ${degrees(told.longitude, "EW")} · ${wide} wide`;
     byId("where").hidden = false;
+    return told.around;
   }
 }
 

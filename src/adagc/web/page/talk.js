@@ -3,7 +3,7 @@
 export const byId = (id) => document.getElementById(id);
 export const number = new Intl.NumberFormat("en");
 
-const RETRY = 2000; // milliseconds until a request that failed is sent again
+export const RETRY = 2000; // milliseconds until a request that failed is sent again
 const CHANGED = 3500; // milliseconds for which a notice is shown
 
 // -- asking the server -----------------------------------------------------------------------------
