@@ -22,7 +22,6 @@ from adagc.web.ledger import (
 _FORM: Final = Form(
     command="annotate",
     mark=0x61646763,  # "adgc"
-    version=1,
     columns=(
         ("time", "REAL NOT NULL"),
         ("annotator", "TEXT NOT NULL"),

@@ -24,24 +24,39 @@ class Form:
     Attributes:
         command: The command whose file it is, as people type it.
         mark: Number that tells its files from other SQLite files.
-        version: Of the columns.
-        columns: Name and SQL type of each column, besides `number` and `request`.
+        columns: Name and SQL type of each column of the first version, besides `number` and
+            `request`.
+        later: Columns that came later, one with each version.
     """
 
     command: str
     mark: int
-    version: int
     columns: tuple[tuple[str, str], ...]
+    later: tuple[tuple[str, str], ...] = ()
 
     @property
-    def names(self) -> str:
-        """The columns that a reader gets, for SQL."""
-        return ", ".join(["number", *(name for name, _ in self.columns)])
+    def version(self) -> int:
+        """Of the columns, counted from 1."""
+        return 1 + len(self.later)
+
+    def names(self, version: int) -> str:
+        """The columns that a reader gets from a file of a version, for SQL."""
+        first = ["number", *(name for name, _ in self.columns)]
+        known, missing = self.later[: version - 1], self.later[version - 1 :]
+        return ", ".join([*first, *(name for name, _ in known), *("NULL" for _ in missing)])
+
+    def update(self, version: int) -> str:
+        """SQL that adds what a file of an earlier version does not have, all or none."""
+        added = "".join(
+            f"ALTER TABLE events ADD COLUMN {name} {kind};\n"
+            for name, kind in self.later[version - 1 :]
+        )
+        return f"BEGIN;\n{added}PRAGMA user_version = {self.version};\nCOMMIT;"
 
     @property
     def schema(self) -> str:
         """SQL that makes the tables, all or none."""
-        columns = "".join(f"    {name} {kind},\n" for name, kind in self.columns)
+        columns = "".join(f"    {name} {kind},\n" for name, kind in (*self.columns, *self.later))
         return f"""
 BEGIN;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -100,7 +115,9 @@ class Ledger:
         tables = run("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if not tables:
             self._database.executescript(self._form.schema)
-        check_header(self._database, self.path, self._form)
+        version = check_header(self._database, self.path, self._form)
+        if version < self._form.version:
+            self._database.executescript(self._form.update(version))
 
     def __enter__(self) -> Self:
         return self
@@ -150,8 +167,8 @@ class Ledger:
         Raises:
             NoSpaceError: The disk is full; nothing was added.
         """
-        names = self._form.names
-        marks = ", ".join("?" * (len(self._form.columns) + 2))
+        names = self._form.names(self._form.version)
+        marks = ", ".join("?" * (names.count(",") + 2))
         self._write(
             f"INSERT INTO events ({names}, request) VALUES ({marks})",
             [(*row, None if place else request) for place, row in enumerate(rows)],
@@ -221,14 +238,15 @@ def reading(path: Path, form: Form) -> Iterator[sqlite3.Connection]:
         raise _foreign(path, form) from None
 
 
-def check_header(database: sqlite3.Connection, path: Path, form: Form) -> None:
-    """Raise DataError unless it is a file of events that this version understands."""
+def check_header(database: sqlite3.Connection, path: Path, form: Form) -> int:
+    """The version of a file of events; DataError if this adagc does not understand it."""
     mark = database.execute("PRAGMA application_id").fetchone()[0]
-    version = database.execute("PRAGMA user_version").fetchone()[0]
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if mark != form.mark:
         raise _foreign(path, form)
-    if version != form.version:
+    if not 1 <= version <= form.version:
         raise DataError(f"{path} is of a newer adagc (format {version}): update adagc to use it")
+    return version
 
 
 def _foreign(path: Path, form: Form) -> DataError:
@@ -245,7 +263,8 @@ def settings_in(database: sqlite3.Connection) -> dict[str, Any]:
 
 def rows_in(database: sqlite3.Connection, form: Form) -> list[tuple[Any, ...]]:
     """The columns of all events, in their order."""
-    return list(database.execute(f"SELECT {form.names} FROM events ORDER BY number"))
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    return list(database.execute(f"SELECT {form.names(version)} FROM events ORDER BY number"))
 
 
 def packed(names: tuple[str, ...]) -> str:

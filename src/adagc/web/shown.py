@@ -55,7 +55,7 @@ class Pictures:
                 self._made.popitem(last=False)
         return made
 
-    def place(self, row: int) -> dict[str, float]:
+    def place(self, row: int) -> dict[str, Any]:
         """The centre of an image in degrees and its size in metres; empty if not known."""
         try:
             found = self._images.place(row)
@@ -65,9 +65,15 @@ class Pictures:
         return {} if found is None else asdict(found)
 
 
-def add_pictures(app: FastAPI, images: SceneDataset) -> Pictures:
-    """Let an application show images, which the page calls by their rows."""
-    pictures = Pictures(images)
+def add_pictures(app: FastAPI, images: SceneDataset, pictures: Pictures | None = None) -> Pictures:
+    """Let an application show images, which the page calls by their rows.
+
+    Args:
+        app: The application.
+        images: The images.
+        pictures: What makes the pictures, if it does more than `Pictures`.
+    """
+    pictures = pictures or Pictures(images)
 
     @app.get("/api/picture/{row}/{composite}")
     def show(

@@ -55,19 +55,21 @@ export class Pictures {
     button.title = `Bands: ${bands.join(", ")}`;
   }
 
-  // Where the image lies on earth, unless another one is on the screen by then.
+  // Where the image lies on earth, unless another one is on the screen by then; gives what the server
+  // told, null if nothing.
   async place(row, current) {
     byId("where").hidden = true;
     const told = this.placeless ? {} : await fetch(`api/place/${row}`).then((answer) => answer.json()).catch(() => ({}));
-    if (row !== current()) return;
+    if (row !== current()) return null;
     if (told.latitude === undefined) {
       this.placeless = true;
-      return;
+      return null;
     }
     const degrees = (angle, [plus, minus]) => `${Math.abs(angle).toFixed(4)}° ${angle < 0 ? minus : plus}`;
     const wide = told.width >= 10000 ? `${Math.round(told.width / 1000)} km` : told.width >= 1000 ? `${(told.width / 1000).toFixed(1)} km` : `${Math.round(told.width)} m`;
     byId("where").textContent = `${degrees(told.latitude, "NS")}, ${degrees(told.longitude, "EW")} · ${wide} wide`;
     byId("where").hidden = false;
+    return told;
   }
 }
 
