@@ -21,7 +21,6 @@ from adagc.web.ledger import (
 _FORM: Final = Form(
     command="annotate",
     mark=0x61646763,  # "adgc"
-    version=2,
     columns=(
         ("time", "REAL NOT NULL"),
         ("annotator", "TEXT NOT NULL"),
@@ -33,9 +32,8 @@ _FORM: Final = Form(
         ("key", "INTEGER"),
         ("seconds", "REAL"),
         ("undoes", "INTEGER REFERENCES events (number)"),
-        ("gain", "REAL"),
     ),
-    since={"gain": 2},
+    later=(("gain", "REAL"),),
 )
 
 

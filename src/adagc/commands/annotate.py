@@ -245,10 +245,10 @@ def _serve(options: Namespace) -> None:
             )
 
 
-def announce(address: str, how: str, *, browser: bool) -> None:
-    """Print the address of a page, and how to use it; open it if wanted."""
-    print(address, flush=True)
-    print(how, flush=True)
+def announce(address: str, *said: object, browser: bool) -> None:
+    """Print the address of a page and what else there is to say; open the page if wanted."""
+    for line in (address, *said):
+        print(line, flush=True)
     if browser:
         import threading
         import webbrowser

@@ -16,7 +16,7 @@ _TOLD = 1.5  # seconds that a page has to learn that loading has failed
 
 
 def review(argv: list[str]) -> None:
-    """Say yes or no to classes that a trained model found and nobody has marked."""
+    """Say yes or no to what a model found and nobody has marked."""
     from adagc.review.order import LEAST, MOST
 
     parser = make_parser("review", review, "adagc review runs/aid --out reviewed.csv --count 200")

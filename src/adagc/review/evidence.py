@@ -87,7 +87,10 @@ def evidence_maps(
     shown = _scaled(values)
     if least:
         against = ~shown.any(axis=(1, 2))
-        relative = values[against] - values[against].mean(axis=(1, 2), keepdims=True)
+        left = values[against]
+        relative = left - left.mean(axis=(1, 2), keepdims=True)
+        # Positions that are all alike differ by rounding, of which nothing is to be seen.
+        relative[np.abs(relative) < 1e-5 * np.abs(left).max(initial=0)] = 0
         shown[against] = 0.5 * _scaled(relative)
     return shown
 

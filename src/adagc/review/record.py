@@ -19,7 +19,6 @@ SAYING: Final = ("answer", "accept", "next")  # what an undo takes back
 FORM: Final = Form(
     command="review",
     mark=0x61646772,  # "adgr"
-    version=1,
     columns=(
         ("time", "REAL NOT NULL"),
         ("reviewer", "TEXT NOT NULL"),

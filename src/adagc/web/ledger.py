@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,44 +24,39 @@ class Form:
     Attributes:
         command: The command whose file it is, as people type it.
         mark: Number that tells its files from other SQLite files.
-        version: Of the columns.
-        columns: Name and SQL type of each column, besides `number` and `request`.
-        since: The version with which a column came, if it is not the first; files of earlier
-            versions are read as if it were empty, and get it when they are opened for writing.
+        columns: Name and SQL type of each column of the first version, besides `number` and
+            `request`.
+        later: Columns that came later, one with each version.
     """
 
     command: str
     mark: int
-    version: int
     columns: tuple[tuple[str, str], ...]
-    since: Mapping[str, int] = field(default_factory=dict)
+    later: tuple[tuple[str, str], ...] = ()
 
-    def names_in(self, version: int) -> str:
-        """What to read of a file of this version to get all columns, for SQL."""
-        names = (
-            name if version >= self.since.get(name, 1) else f"NULL AS {name}"
-            for name, _ in self.columns
-        )
-        return ", ".join(["number", *names])
+    @property
+    def version(self) -> int:
+        """Of the columns, counted from 1."""
+        return 1 + len(self.later)
+
+    def names(self, version: int) -> str:
+        """The columns that a reader gets from a file of a version, for SQL."""
+        first = ["number", *(name for name, _ in self.columns)]
+        known, missing = self.later[: version - 1], self.later[version - 1 :]
+        return ", ".join([*first, *(name for name, _ in known), *("NULL" for _ in missing)])
 
     def update(self, version: int) -> str:
-        """SQL that turns a file of an earlier version into one of this, all or not at all."""
+        """SQL that adds what a file of an earlier version does not have, all or none."""
         added = "".join(
             f"ALTER TABLE events ADD COLUMN {name} {kind};\n"
-            for name, kind in self.columns
-            if self.since.get(name, 1) > version
+            for name, kind in self.later[version - 1 :]
         )
         return f"BEGIN;\n{added}PRAGMA user_version = {self.version};\nCOMMIT;"
 
     @property
-    def names(self) -> str:
-        """The columns that a reader gets, for SQL."""
-        return ", ".join(["number", *(name for name, _ in self.columns)])
-
-    @property
     def schema(self) -> str:
         """SQL that makes the tables, all or none."""
-        columns = "".join(f"    {name} {kind},\n" for name, kind in self.columns)
+        columns = "".join(f"    {name} {kind},\n" for name, kind in (*self.columns, *self.later))
         return f"""
 BEGIN;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -172,8 +167,8 @@ class Ledger:
         Raises:
             NoSpaceError: The disk is full; nothing was added.
         """
-        names = self._form.names
-        marks = ", ".join("?" * (len(self._form.columns) + 2))
+        names = self._form.names(self._form.version)
+        marks = ", ".join("?" * (names.count(",") + 2))
         self._write(
             f"INSERT INTO events ({names}, request) VALUES ({marks})",
             [(*row, None if place else request) for place, row in enumerate(rows)],
@@ -269,7 +264,7 @@ def settings_in(database: sqlite3.Connection) -> dict[str, Any]:
 def rows_in(database: sqlite3.Connection, form: Form) -> list[tuple[Any, ...]]:
     """The columns of all events, in their order."""
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    return list(database.execute(f"SELECT {form.names_in(version)} FROM events ORDER BY number"))
+    return list(database.execute(f"SELECT {form.names(version)} FROM events ORDER BY number"))
 
 
 def packed(names: tuple[str, ...]) -> str:
