@@ -129,7 +129,8 @@ class Chooser:
         fail: Callable[[str], None],
     ) -> None:
         self._choose, self._fail = choose, fail
-        self._told = False  # whether there was an order, or a reason why there is none
+        # Whether there was an order or a reason why there is none; nothing is left to order either.
+        self._told = not len(rows)
         told = (
             run, images, np.array(rows, dtype=np.int64), tuple(classes),
             np.array(known, dtype=np.int64), seed,

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 
@@ -59,6 +59,15 @@ def _perform(line: Connection, work: Callable[..., Iterable[Any]], told: tuple[A
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "nice"):
         os.nice(10)  # whoever labels comes first
+    threading.Thread(target=_follow, daemon=True).start()
     with suppress(BrokenPipeError):  # the parent has ended
         for each in work(*told):
             line.send(each)
+
+
+def _follow() -> None:
+    """End when the parent is gone, also if it was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)

@@ -6,6 +6,7 @@ it, and as long as the neighbours of an image are not known it has none.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +21,8 @@ from adagc.errors import DataError
 from adagc.images import pictures as drawing
 from adagc.images.base import SceneDataset
 from adagc.images.composites import Composite
-from adagc.images.footprint import TIFFS, corners_of
+from adagc.images.footprint import TIFFS
+from adagc.images.geotiff import place_of_file
 from adagc.web.background import Background
 from adagc.web.images import FolderScenes
 from adagc.web.pictures import Picture
@@ -157,10 +159,11 @@ def _look(images: FolderScenes, rows: list[int]) -> Iterator[list[tuple[int, Box
 def _places(images: FolderScenes, rows: list[int]) -> Iterator[tuple[int, Box, str]]:
     """Row, box and reference system of the images that lie north up and say where."""
     for row in rows:
-        found = corners_of(images.path(row))
+        found = place_of_file(images.path(row))
         if found is None:
             continue
         (first, second, third, _), system = found
         (left, top), (right, bottom) = first, third
-        if second == (right, top) and right > left and top > bottom:
+        finite = all(math.isfinite(number) for number in (*first, *third))
+        if finite and second == (right, top) and right > left and top > bottom:
             yield row, (left, bottom, right, top), system
