@@ -68,9 +68,9 @@ from adagc.datasets.bigearthnet import prepare, writing
 for module in (prepare, writing):
     module.CHUNK = {CHUNK}
 write = writing.Writer.write
-def slow(self, start):
+def slow(self, chunk):
     time.sleep(0.15)
-    return write(self, start)
+    return write(self, chunk)
 writing.Writer.write = slow
 from adagc.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -103,8 +103,9 @@ def test_a_killed_process_loses_what_it_was_at_and_nothing_else(made, tmp_path, 
     written: list[int] = []
     write = writing.Writer.write
     monkeypatch.setattr(
-        writing.Writer, "write", lambda self, start: written.append(start) or write(self, start)
-    )
+        writing.Writer, "write",
+        lambda self, chunk: written.append(chunk.start) or write(self, chunk),
+    )  # fmt: skip
     assert main([*command, str(killed)]) == 0
     assert sorted(written) == [start for start in range(0, 18, CHUNK) if start not in done]
     written.clear()
