@@ -31,6 +31,7 @@ HALVES: Final = {
     "optical": "the Sentinel-2 half (BigEarthNet-S2)",
     "radar": "the Sentinel-1 half (BigEarthNet-S1)",
 }
+_NO_MAPS: Final = "There are no reference maps, so that no dominant labels can be simulated."
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,12 @@ def bigearthnet_collection(
         "Training reads pixels far faster from what adagc prepare makes of this folder.",
     ]
     areas = _areas(layout, copy.patches, count_maps)
+    if areas is None:
+        notes.append(
+            _NO_MAPS
+            if layout.maps is None
+            else "Reference maps are there; adagc simulate --root and adagc prepare count them."
+        )
     return _collection(layout.title, images, copy.patches, splits, how, areas, notes)
 
 
@@ -221,7 +228,8 @@ def _of_store(
         source, patches.names, bands, resample=how, records=store.records, rows=rows,
         notes=[*lacking, *filter(None, [splits.warning])],
     )  # fmt: skip
-    return _collection(store.title, images, patches, splits, how, areas, [])
+    notes = [_NO_MAPS] if areas is None else []
+    return _collection(store.title, images, patches, splits, how, areas, notes)
 
 
 def _require(root: Path, bands: Sequence[str], halves: Sequence[str]) -> None:
@@ -251,6 +259,12 @@ def _collection(
         named.append(
             f"{unlabelled:,} patches have none of the {len(CLASSES)} classes and are left out, as"
             " in the original"
+        )
+    unmapped = 0 if areas is None else int((areas.max(axis=1) == 0).sum())
+    if unmapped:
+        named.append(
+            f"{unmapped:,} patches have no reference map that can be read, or none with a labelled"
+            " pixel: they get no dominant label"
         )
     kinds = f"{len(images.bands)} bands ({' '.join(images.bands)})"
     return Collection(
