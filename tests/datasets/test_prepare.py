@@ -234,6 +234,22 @@ def test_a_changed_byte_is_found(made, tmp_path, capsys, form):
     )
 
 
+def test_half_a_copy_is_prepared_and_the_command_that_trains_on_it_names_the_half(
+    made, copy, tmp_path, capsys
+):
+    shutil.rmtree(copy / "BigEarthNet-S1")
+    assert main(["prepare", str(copy), "--out", str(tmp_path / "store")]) == 0
+    said = capsys.readouterr().out
+    assert "the Sentinel-1 half (BigEarthNet-S1) is missing" in said
+    command = next(line for line in said.splitlines() if "adagc train" in line)
+    assert "--bands s2 --scheme random" in command
+    with pytest.raises(DataError, match="--bands s2"):
+        bigearthnet_collection(tmp_path / "store")
+    data = bigearthnet_collection(tmp_path / "store", bands=["s2"])
+    tree = bigearthnet_collection(copy, bands=["s2"])
+    assert (data.images.gather(np.arange(18)) == tree.images.gather(np.arange(18))).all()
+
+
 def test_what_cannot_be_is_refused(made, tmp_path, capsys):
     out = tmp_path / "store"
     prepare(made.root, out)

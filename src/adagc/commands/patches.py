@@ -84,8 +84,9 @@ def prepare(argv: list[str]) -> None:
             f" ({examples(done.left_out)}): {Path(options.out) / LEFT_OUT} says why",
             soft_wrap=True,
         )
+    bands = "" if done.bands is None else f" --bands {done.bands}"
     console.stdout.print(
-        f"Train on them:  adagc train --data bigearthnet --root {options.out} --scheme random",
+        f"Train on them:  adagc train --data bigearthnet --root {options.out}{bands} --scheme random",
         soft_wrap=True,
     )
 

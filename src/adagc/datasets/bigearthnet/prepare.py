@@ -71,6 +71,7 @@ class Prepared:
     left_out: dict[str, str]  # patch -> why it could not be read
     seconds: float
     notes: tuple[str, ...]
+    bands: str | None = None  # of the only half that is there, as `--bands` names them
 
 
 def prepare(
@@ -128,6 +129,7 @@ def prepare(
         bad,
         time.monotonic() - began,
         tuple(notes),
+        None if len(parts) > 1 else parts[0],
     )
     if strict and bad:
         raise DataError(
