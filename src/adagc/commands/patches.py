@@ -86,7 +86,8 @@ def prepare(argv: list[str]) -> None:
         )
     bands = "" if done.bands is None else f" --bands {done.bands}"
     console.stdout.print(
-        f"Train on them:  adagc train --data bigearthnet --root {options.out}{bands} --scheme random",
+        f"Train on them:  adagc train --data bigearthnet --root {options.out}{bands}"
+        " --scheme random",
         soft_wrap=True,
     )
 
