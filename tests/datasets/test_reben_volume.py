@@ -20,9 +20,12 @@ def test_nothing_grows_per_epoch(tmp_path, monkeypatch, patches):
     assert (found["patches"], found["training"]) == (patches, patches // 2)
     # Two rows of 32-bit numbers, one per class.
     assert found["bytes_per_image"] <= 19 * 4 * 2
-    first, second, third = found["resident"]
-    assert third - second < 2  # MB: a number per image and class would be 21 on all patches
-    assert second - first < 40  # what calibration needs, once
+    # MB: a number per image and class would be 21 on all patches. The first epochs make what every
+    # epoch needs: tables of the second stage, snapshots.
+    resident = found["resident"]
+    assert len(resident) == 5
+    assert resident[-1] - resident[2] < 2
+    assert resident[2] - resident[0] < 150
 
 
 @pytest.mark.slow
