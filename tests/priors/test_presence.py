@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -61,7 +62,7 @@ def test_scores_become_probabilities_of_presence(scale):
     errors = []
     for seed in range(4):
         scores, truth, observed = simulated(3000, scale=scale, seed=seed)
-        found = fit_presence(scores, observed).given(scores, observed)
+        found = fit_presence(scores, observed, worth=math.inf).given(scores, observed)
         unknown = observed == 0
         inside = [unknown & (found >= at) & (found < at + 0.2) for at in (0.1, 0.3, 0.5, 0.7)]
         errors.append([found[one].mean() - truth[one].mean() for one in inside])
@@ -74,7 +75,7 @@ def test_scores_become_probabilities_of_presence(scale):
 def test_few_labels_do_not_collapse_to_one_class_per_image(seed):
     """Where scores are twice too sharp, labels alone would explain that as well as the truth."""
     scores, truth, observed = simulated(600, scale=2.0, seed=seed)
-    found = fit_presence(scores, observed).given(scores, observed)
+    found = fit_presence(scores, observed, worth=math.inf).given(scores, observed)
     assert found.sum() == pytest.approx(truth.sum(), rel=0.2)
 
 
@@ -88,7 +89,7 @@ def test_images_are_not_made_to_show_something_they_do_not():
     drawn = np.where(truth, rng.random(truth.shape), 0).argmax(axis=1)
     observed[np.flatnonzero(shown), drawn[shown]] = 1
     assert 0.05 < 1 - shown.mean() < 0.2
-    found = fit_presence(1 / (1 + np.exp(-logits)), observed)
+    found = fit_presence(1 / (1 + np.exp(-logits)), observed, worth=math.inf)
     values = found.given(1 / (1 + np.exp(-logits)))
     assert values.sum() == pytest.approx(truth.sum(), rel=0.12)  # without the condition 0.4 more
 
@@ -96,7 +97,7 @@ def test_images_are_not_made_to_show_something_they_do_not():
 @pytest.mark.parametrize("precision", [0.7, 0.85])
 def test_the_wanted_precision_is_reached(precision):
     scores, truth, observed = simulated(2000, scale=0.6, seed=1)
-    model = fit_presence(scores[:800], observed[:800])
+    model = fit_presence(scores[:800], observed[:800], worth=math.inf)
     rest, labels = scores[800:], observed[800:]
     cuts = find_cuts(model, rest, labels, precision=precision)
     decision = cuts.decide(model.given(rest, labels), labels)
