@@ -107,6 +107,31 @@ def test_the_wanted_precision_is_reached(precision):
     np.testing.assert_array_equal(decision[labels > 0], 1)
 
 
+def excluding(count: int, *, seed: int):
+    """The same of classes that come in pairs, of which every image shows exactly one."""
+    rng = np.random.default_rng(seed)
+    chances = 1 / (1 + np.exp(-rng.normal(0, 2.5, size=(count, 2))))
+    first = rng.random(chances.shape) < chances
+    truth = np.concatenate([first, ~first], axis=1)
+    observed = np.zeros(truth.shape, dtype=np.int8)
+    for row in range(count):
+        observed[row, rng.choice(np.flatnonzero(truth[row]))] = 1
+    return np.concatenate([chances, 1 - chances], axis=1), truth, observed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_wanted_precision_is_reached_if_classes_exclude_each_other(seed):
+    """Single labels do not show it, and the network's probabilities are right."""
+    scores, truth, observed = excluding(2000, seed=seed)
+    precisions = []
+    for model in (fit_presence(scores, observed), fit_presence(scores, observed, worth=math.inf)):
+        presence = model.given(scores, observed)
+        taken = find_cuts(model, scores, observed).decide(presence, observed) > 0
+        precisions.append(truth[taken & (observed == 0)].mean())
+    assert precisions[0] > 0.78
+    assert precisions[1] < 0.78  # if labels are believed as though classes were independent
+
+
 def test_fewer_labels_are_recovered_if_less_is_known():
     scores, _, observed = simulated(3000, scale=0.6, seed=2)
     counts = []
