@@ -289,8 +289,16 @@ def test_few_labels_tell_nothing_of_how_sure_a_label_is(tmp_path, caplog):
     found = complete(one, collection=collection)
     assert found.presence is None
     assert found.counts["unsure"] == 0
-    assert "thresholds decide" in " ".join(found.notes)
+    said = " ".join(found.notes)
+    held = len(collection.splits["val"])
+    assert f"told from {held} labelled images that the network was not trained on" in said
+    assert "thresholds decide" in said
     assert "presence" not in found.table().columns
+    # There are enough training images, and the remedy that is named works.
+    assert "--folds 5 --part train" in said
+    honest = complete(one, folds=5, part="train", collection=collection)
+    assert honest.presence is not None
+    assert "thresholds decide" not in " ".join(honest.notes)
 
 
 def test_out_of_fold(run, tmp_path, monkeypatch):
