@@ -21,13 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adagc import demo
-from adagc.annotate.serve import Server
 from adagc.cli import COMMANDS, main
 from adagc.datasets.bigearthnet.generate import generate
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.web.serve import Server
 from conftest import make_collection
 from fuzz.worlds import PATCHES, World, worlds
 
