@@ -300,7 +300,7 @@ def test_what_changes_is_said_to_screen_readers(chromium, tmp_path):
 
 def test_what_lies_around_an_image_is_a_key_away(chromium, tmp_path):
     pytest.importorskip("rasterio")
-    from annotate.test_context import looked, write_tile
+    from web.test_context import looked, write_tile
 
     (tmp_path / "images").mkdir()
     luck = np.random.default_rng(5)

@@ -46,7 +46,7 @@ def test_work_that_is_ended_from_outside_ends():
 PARENT = """
 import time
 from adagc.web.background import Background
-from annotate.test_background import sit
+from web.test_background import sit
 
 if __name__ == "__main__":
     Background(sit, (), lambda number: print(number, flush=True)).start()
