@@ -218,7 +218,7 @@ _PURPOSES = {
 def _overview() -> str:
     """The text of `adagc --help`: one line per command, from its docstring."""
     width = max(map(len, COMMANDS))
-    lines = ["adagc: from one label per remote-sensing image to a multi-label classifier", ""]
+    lines = ["adagc: from one label per remote-sensing image to a multi-label classifier"]
     lines += ["usage: adagc COMMAND [options]      adagc COMMAND --help explains a command"]
     for purpose, names in _PURPOSES.items():
         lines += ["", f"{purpose}:"]

@@ -318,6 +318,8 @@ def test_where_there_is_nothing_to_ask_the_command_ends_and_says_so(tmp_path, ph
         (["{tmp}", "--out", "{tmp}/x.csv"], "is not a run folder"),
         (["{run}", "{tmp}/none", "--out", "{tmp}/x.csv"], "none"),
         (["{run}", "{tmp}", "--out", "{tmp}/x.csv", "--part", "val"], "leave out --part"),
+        (["{run}", "{tmp}", "--out", "{tmp}/x.csv", "--folds", "5"], "--folds"),
+        (["{run}", "--out", "{tmp}/x.csv", "--folds", "1"], "--folds"),
         (["{run}", "--out", "{tmp}"], "is a folder"),
         (["{run}", "--out", "{tmp}/x/x.csv"], "there is no folder"),
         (["{run}", "--out", "{tmp}/x.sqlite"], "end with .csv"),
@@ -341,6 +343,22 @@ def test_mistakes_are_one_line_and_nothing_is_written(tmp_path, photos, capsys, 
     assert says in error
     assert "\n" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_what_decides_what_is_asked_reaches_the_completion(tmp_path, photos, monkeypatch):
+    from adagc import completion
+
+    asked = {}
+
+    def complete(run, **options):
+        asked.update(options)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(completion, "complete", complete)
+    words = ["--out", str(tmp_path / "x.csv"), "--folds", "3", "--part", "train", "--no-browser"]
+    with pytest.raises(ValueError, match="that is all"):
+        main(["review", str(photos.folder), *words, "--debug"])
+    assert (asked["folds"], asked["part"], asked["images"]) == (3, "train", None)
 
 
 def test_answers_about_another_run_are_not_mixed(tmp_path, photos, capsys):

@@ -70,6 +70,14 @@ def review(argv: list[str]) -> None:
         "Images of the run to review; by default those for training and validation.",
         group=asked,
     )
+    parser.option(
+        "folds",
+        int | None,
+        None,
+        "Ask about training images what networks believe that were not trained on them, as many as"
+        " this; as adagc complete --folds, which leaves them in the folder of the run.",
+        group=asked,
+    )
     parser.option("seed", int, 0, "Seed of what is random.", group=asked)
     page = "the page"
     parser.option(
@@ -144,8 +152,10 @@ def _check(options: Namespace) -> None:
     require_path("root", options.root)
     if options.out is None:
         raise UsageError("--out is missing (see adagc review --help)")
-    if options.images is not None and options.part is not None:
-        raise UsageError("IMAGES are not those of the run: leave out --part")
+    if options.images is not None and (options.part is not None or options.folds is not None):
+        raise UsageError("IMAGES are not those of the run: leave out --part and --folds")
+    if options.folds is not None:
+        check_range("folds", options.folds, 2)
     check_range("count", options.count, 1)
     check_range("least", options.least, 0, 1)
     check_range("most", options.most, 1, 1000)

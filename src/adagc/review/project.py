@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from adagc.review.layers import Maker
 
 # What decides which questions are asked, so that a review goes on with the same ones.
-FIXED = ("part", "order", "least", "most", "blind", "seed")
+FIXED = ("part", "folds", "order", "least", "most", "blind", "seed")
 _IDENTITY = ("model.json", "labels.csv", "history.jsonl")  # files that tell runs apart
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,10 @@ class Project:
         from adagc.review.suggest import suggestions
 
         options = self.options
-        made = complete(self.run, part=options.part, images=options.images, root=options.root)
+        made = complete(
+            self.run, part=options.part, images=options.images, root=options.root,
+            folds=options.folds,
+        )  # fmt: skip
         self._doing = "choosing questions"
         found = suggestions(
             self.run, order=options.order, count=options.count, least=options.least,
@@ -189,8 +192,8 @@ class Project:
                 f"{self._database} holds answers about other images: choose another --out"
             )
         for name, value in self._told().items():
-            if known[name] != value:
-                before = "nothing" if known[name] is None else known[name]
+            if known.get(name) != value:
+                before = "nothing" if known.get(name) is None else known[name]
                 raise UsageError(
                     f"{self._database}: questions were chosen with --{name} {before}: use the same,"
                     " or choose another --out"
