@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from adagc.annotate.pictures import composites, picture
 from adagc.images.array import ArrayScenes
+from adagc.web.pictures import composites, picture
 
 S2 = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B11", "B12")
 

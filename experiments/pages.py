@@ -34,6 +34,7 @@ import variants
 import views
 from lines import made
 from records import Lines, Pack, Printed, Selection, Tuning
+from scale import ASSUMED, PUBLISHED, Scale
 from study import Study, made_together
 from words import one, plus, reflowed, two, whole
 
@@ -64,6 +65,9 @@ def environment() -> jinja2.Environment:
         "lines": cache(Lines),
         "tuning": cache(Tuning),
         "printed": cache(Printed),
+        "scale": cache(Scale),
+        "assumed": ASSUMED,
+        "published": PUBLISHED,
         "selection": cache(Selection),
         "beyond": beyond,
         "ends": ends,

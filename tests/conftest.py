@@ -29,7 +29,8 @@ from adagc.testing.tiny import (
 from planted import write_model
 from tiny import write_scenario
 
-pytest_plugins = ["machine", "exports"]  # the mark `system`; a small run and its export
+# The mark `system`; a small run and its export; a browser.
+pytest_plugins = ["machine", "exports", "web.visitors"]
 
 # What tests are made of, published for everybody's tests in adagc.testing.
 __all__ = [

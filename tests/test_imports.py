@@ -24,6 +24,7 @@ LAYERS = (
     ("methods",),
     ("training",),
     ("completion",),
+    ("web",),
     ("review",),
     ("annotate",),
     ("report", "testing", "estimator"),

@@ -26,7 +26,7 @@ ALLOWED = (
 )
 # A line here and there: what must be said, and where.
 SAID = {
-    "annotate/store.py": (  # words of SQL
+    "web/ledger.py": (  # words of SQL
         "CREATE TRIGGER events_are_not_changed BEFORE UPDATE ON events",
         "CREATE TRIGGER events_are_not_deleted BEFORE DELETE ON events",
     ),

@@ -32,6 +32,7 @@ from adagc.commands import (
     studies,
 )
 from adagc.commands import complete as completing
+from adagc.commands import review as reviewing
 from adagc.errors import AdagcError, NoSpaceError, UsageError, shortage
 from adagc.plain import use_plain_output
 from adagc.suggest import hint
@@ -45,7 +46,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
         *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         *(runs.priors, completing.complete, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
-        *(budget.budget, embed.embed, annotate.annotate, patches.prepare),
+        *(budget.budget, embed.embed, annotate.annotate, reviewing.review, patches.prepare),
         *(runs.methods, data.datasets, data.text),
     )
 }
@@ -207,7 +208,7 @@ def _discard_output() -> None:
 _PURPOSES = {
     "to see what it does, and what there is": ("demo", "methods", "datasets"),
     "your data": ("annotate", "inspect", "prepare", "simulate", "embed", "text"),
-    "one method on your data": ("train", "evaluate", "report", "priors", "complete"),
+    "one method on your data": ("train", "evaluate", "report", "priors", "complete", "review"),
     "a trained model on other data, or in other programs": ("predict", "export"),
     "which method, and with which options": ("bench", "tables", "tune", "budget"),
     "the paper": ("ablate", "figures", "theory"),
@@ -217,7 +218,7 @@ _PURPOSES = {
 def _overview() -> str:
     """The text of `adagc --help`: one line per command, from its docstring."""
     width = max(map(len, COMMANDS))
-    lines = ["adagc: from one label per remote-sensing image to a multi-label classifier", ""]
+    lines = ["adagc: from one label per remote-sensing image to a multi-label classifier"]
     lines += ["usage: adagc COMMAND [options]      adagc COMMAND --help explains a command"]
     for purpose, names in _PURPOSES.items():
         lines += ["", f"{purpose}:"]

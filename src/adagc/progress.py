@@ -160,6 +160,13 @@ def sent_to(receiver: Callable[[Meter], None] | None) -> Iterator[None]:
         _given = before
 
 
+def in_words() -> str:
+    """What takes time at this moment and how far it is: "predicting, 40 %"; empty if nothing."""
+    with _lock:
+        opened = next(iter(_open), None)
+    return "" if opened is None else ", ".join(filter(None, (opened.what, _amount(opened))))
+
+
 def write_lines(say: Callable[[str], None]) -> None:
     """Say how far work is with this function where stderr is no terminal; nothing is said before.
 

@@ -10,8 +10,9 @@ from adagc.annotate.desk import Desk, Overlap
 from adagc.annotate.events import Event, counting
 from adagc.annotate.label_file import LabelFile
 from adagc.annotate.protocol import Rules
-from adagc.annotate.store import Store, database_of
+from adagc.annotate.store import Store
 from adagc.labels import read_labels
+from adagc.web.ledger import database_of
 
 CLASSES = ("forest", "water", "town", "field", "road", "beach", "rock", "marsh", "park")
 ANSWERS = ("choose", "none", "skip", "absent")

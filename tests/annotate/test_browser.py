@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import machine
 from adagc.annotate.store import read_events
 from adagc.labels import read_labels
 from annotate.projects import CLASSES, check_events, expected_labels
 from annotate.served import make_images, serving
+from web import visitors
 
 pytestmark = pytest.mark.system("chromium")
 
-SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 BANDS = ("B02", "B03", "B04", "B08", "B11")
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    found = machine.find("chromium")
-    if found is None:  # shared fixtures are made before the mark of a test is looked at
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as driver:
-        # Chromium's sandbox refuses root.
-        alone = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=found, args=alone)
-        yield browser
-        browser.close()
-
-
-class Visitor:
-    """Somebody at the page, and everything that went wrong in their browser."""
-
-    def __init__(self, browser, address: str, *, name: str = "ann", **window) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | window)
-        self.page = self.context.new_page()
-        self.errors: list[str] = []
-        self.elsewhere: list[str] = []
-        self.page.on("console", lambda said: self._heard(said.type, said.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda asked: self._asked(asked.url, address))
-        self.page.goto(address)
-        self.page.wait_for_selector("#welcome[open]")
-        self.page.keyboard.type(name)  # the field of the name has the focus
-        self.page.keyboard.press("Enter")
-        self.wait(None)
-
-    def _heard(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
-            self.errors.append(text)
-
-    def _asked(self, url: str, address: str) -> None:
-        if not url.startswith(("blob:", "data:", address.partition("?")[0])):
-            self.elsewhere.append(url)
+class Visitor(visitors.Visitor):
+    """Somebody at the page of adagc annotate."""
 
     @property
     def row(self) -> str | None:
@@ -88,15 +49,6 @@ class Visitor:
         before = self.row
         self.page.keyboard.press(key)
         self.wait(before, end=end)
-
-    def shot(self, name: str) -> None:
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SHOTS / f"{name}.png")
-
-    def leave(self) -> None:
-        assert self.errors == []
-        assert self.elsewhere == []
-        self.context.close()
 
 
 def make_scenes(folder: Path, count: int) -> None:
@@ -308,8 +260,6 @@ WINDOWS = {
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
-    from axe_playwright_python.sync_playwright import Axe
-
     make_scenes(tmp_path, 5)
     with serving(tmp_path, bands=BANDS) as (project, _, server):
         visitor = Visitor(chromium, server.address, **WINDOWS[window])
@@ -323,19 +273,13 @@ def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
         assert project.labels() == {project.names[int(row)]: chosen}
         page = visitor.page
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no side scroll"
-        small = page.evaluate(
-            "[...document.querySelectorAll('main button')].filter(b => b.offsetParent &&"
-            " (b.offsetHeight < 24 || b.offsetWidth < 24)).map(b => b.id)"
-        )
-        assert small == [], "too small for a finger"
+        assert visitor.small() == []
         visitor.shot(window)
         checks = {"page": None, "help": "#show-help", "counts": "#show-counts"}
         for part, opener in checks.items():
             if opener:
                 page.click(opener)
-            found = Axe().run(page).response["violations"]
-            serious = [each["id"] for each in found if each["impact"] in ("serious", "critical")]
-            assert serious == [], (part, found)
+            assert visitor.serious() == [], part
             if opener:
                 visitor.shot(f"{window}-{part}")
                 page.keyboard.press("Escape")
@@ -351,4 +295,58 @@ def test_what_changes_is_said_to_screen_readers(chromium, tmp_path):
         assert visitor.page.get_attribute("#spoken", "aria-live") == "polite"
         assert said.startswith("1 of 4 labelled.")
         assert all(f"{n} {name}" in said for n, name in enumerate(visitor.classes, 1))
+        visitor.leave()
+
+
+def test_what_lies_around_an_image_is_a_key_away(chromium, tmp_path):
+    pytest.importorskip("rasterio")
+    from web.test_context import looked, write_tile
+
+    (tmp_path / "images").mkdir()
+    luck = np.random.default_rng(5)
+    for row in range(5):
+        for column in range(5):
+            path = tmp_path / "images" / f"t{row}{column}.tif"
+            write_tile(path, column, row, luck.integers(40, 220, 3))
+    write_tile(tmp_path / "images" / "alone.tif", 900, 900, (90, 90, 90))
+    with serving(tmp_path, places=looked) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        page, alone = visitor.page, project.names.index("alone")
+        for _ in range(len(project.names)):
+            page.wait_for_selector("#where:not([hidden])")
+            if visitor.row == str(alone):
+                page.keyboard.press("c")
+                page.wait_for_timeout(300)
+                assert page.is_hidden("#around"), "there is nothing around it"
+                assert page.get_attribute("#around", "aria-pressed") == "false"
+            else:
+                picture = page.get_attribute("#frame img", "src")
+                page.keyboard.press("c")
+                page.wait_for_selector("#around[aria-pressed=true]")
+                assert page.get_attribute("#frame img", "src") != picture
+                assert "outlined" in page.inner_text("#spoken")
+                visitor.shot("around")
+                page.keyboard.press("c")
+                page.wait_for_selector("#around[aria-pressed=false]")
+                assert page.get_attribute("#frame img", "src") == picture
+                page.keyboard.press("c")
+                page.wait_for_selector("#around[aria-pressed=true]")
+            last = visitor.progress == f"{len(project.names) - 1} of {len(project.names)}"
+            visitor.key("1", end=last)
+            assert page.get_attribute("#around", "aria-pressed") == "false", "the next image itself"
+        assert len(project.labels()) == len(project.names)
+        visitor.leave()
+
+
+def test_the_page_says_that_a_model_chooses(chromium, tmp_path):
+    from adagc.annotate.active import CHOSEN
+
+    make_scenes(tmp_path, 5)
+    with serving(tmp_path, bands=BANDS) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        assert visitor.page.is_hidden("#bias")
+        project.desk.prefer({project.names[0]: 2.5}, CHOSEN)
+        visitor.key("1")
+        assert visitor.page.inner_text("#bias") == CHOSEN
+        visitor.shot("active")
         visitor.leave()

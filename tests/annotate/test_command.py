@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adagc.annotate.store import Store, database_of, read_events
+from adagc.annotate.store import Store, read_events
 from adagc.cli import main
 from adagc.errors import BusyError, DataError
 from adagc.labels import read_labels
+from adagc.web.ledger import database_of
 from annotate.projects import CLASSES, Project
-from annotate.served import Client, make_images
+from annotate.served import make_images
+from web.visitors import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ", ".join(CLASSES)
@@ -200,7 +202,7 @@ def test_a_torn_last_line_is_mended_at_the_next_start(tmp_path):
 
 def test_a_folder_of_100000_files_is_not_looked_into(tmp_path, monkeypatch):
     """What the start reads does not grow with the number of images."""
-    from adagc.annotate import images as module
+    from adagc.web import images as module
 
     make_images(tmp_path / "photos", 50)
     looked = []
@@ -214,7 +216,7 @@ def test_a_folder_of_100000_files_is_not_looked_into(tmp_path, monkeypatch):
 def test_images_are_read_as_they_are(tmp_path):
     from PIL import Image
 
-    from adagc.annotate.images import open_images
+    from adagc.web.images import open_images
 
     luck = np.random.default_rng(0)
     wide = luck.integers(0, 255, (20, 30, 3), dtype=np.uint8)
@@ -232,7 +234,7 @@ def test_images_are_read_as_they_are(tmp_path):
 
 
 def test_embeddings_are_nothing_to_look_at(tmp_path):
-    from adagc.annotate.images import open_images
+    from adagc.web.images import open_images
 
     np.save(tmp_path / "x.npy", np.zeros((3, 8), np.float32))
     with pytest.raises(DataError, match="embeddings"):

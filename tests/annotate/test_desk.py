@@ -246,6 +246,20 @@ def test_many_threads_get_different_images(tmp_path):
     project.close()
 
 
+def test_an_image_that_comes_back_to_somebody_is_on_the_disk_again(tmp_path):
+    project = Project(tmp_path, 5)
+    image = project.desk.look("bob").image
+    project.clock.now += 101  # bob has left
+    assert project.desk.look("ann").image == image
+    project.restart()
+    project.clock.now += 101  # ann too
+    assert project.desk.look("bob").image == image
+    project.restart()
+    assert project.desk.look("ann").image != image, "it is before bob"
+    assert project.desk.look("bob").image == image
+    project.close()
+
+
 class Sessions(RuleBasedStateMachine):
     """Anything that people can do, in any order, with new starts in between."""
 
@@ -292,10 +306,13 @@ class Sessions(RuleBasedStateMachine):
         before = self.project.desk.look(who)
         self.project.restart()
         after = self.project.desk.look(who)
-        assert (after.image, after.candidates) == (before.image, before.candidates)
-        assert (after.finished, after.mine, after.skipped, after.per_class) == (
-            before.finished, before.mine, before.skipped, before.per_class,
+        # Without an image they may get one that was kept ready for somebody else.
+        if before.image is not None:
+            assert (after.image, after.candidates) == (before.image, before.candidates)
+        assert (after.finished, after.mine, after.per_class) == (
+            before.finished, before.mine, before.per_class,
         )  # fmt: skip
+        assert after.skipped >= before.skipped, "to have them again is asked for anew"
 
     @invariant()
     def nothing_is_broken(self):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,51 +15,10 @@ import pytest
 from adagc.annotate.store import read_events
 from adagc.labels import read_labels
 from annotate.projects import answers_of, check_events, expected_labels
-from annotate.served import Client
+from web.killed import Killed
+from web.visitors import Client
 
 CLASSES = "forest, water, town, field, road, beach, rock, marsh, park"
-
-
-class Killed:
-    """The command, which is killed and started again under another port.
-
-    Args:
-        images: What to label.
-        out: The label file.
-        waits: Seconds until each kill, from the moment on at which the server answers.
-    """
-
-    def __init__(self, images: Path, out: Path, waits: list[float]) -> None:
-        self.command = [
-            sys.executable, "-m", "adagc", "annotate", str(images), "--classes", CLASSES,
-            "--out", str(out), "--no-browser",
-        ]  # fmt: skip
-        self.waits, self.kills, self.port = waits, 0, 0
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        address = self.process.stdout.readline()
-        assert address.startswith("http://127.0.0.1:"), address
-        self.port = int(address.strip().rstrip("/").rpartition(":")[2])
-
-    def run(self, done: threading.Event) -> None:
-        for wait in self.waits:
-            if done.wait(wait):
-                break
-            self.process.kill()
-            self.process.wait()
-            self.kills += 1
-            self.start()
-        done.wait()
-
-    def end(self) -> str:
-        """What the command says when it is asked to end."""
-        self.process.terminate()
-        text, _ = self.process.communicate(timeout=60)
-        assert self.process.returncode == 143
-        return text
 
 
 def annotator(who: str, server: Killed, acknowledged: list, stop: float) -> None:
@@ -98,7 +55,8 @@ def annotator(who: str, server: Killed, acknowledged: list, stop: float) -> None
 def label(folder: Path, images: int, waits: list[float]) -> None:
     np.save(folder / "images.npy", np.zeros((images, 3, 8, 8), np.uint8))
     out = folder / "labels.csv"
-    server = Killed(folder / "images.npy", out, waits)
+    words = ["annotate", str(folder / "images.npy"), "--classes", CLASSES, "--out", str(out)]
+    server = Killed(words, waits)
     stop = time.monotonic() + 1500
     done = threading.Event()
     lists: dict[str, list] = {f"p{n}": [] for n in range(8)}

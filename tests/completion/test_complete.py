@@ -19,7 +19,7 @@ from adagc.datasets import collect
 from adagc.datasets.collection import Collection
 from adagc.images.array import ArrayScenes
 from adagc.labels import LabelTable, read_labels, write_labels
-from adagc.methods import find
+from adagc.methods import DEFAULT, find
 from adagc.report import write_report
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
@@ -46,13 +46,13 @@ def config(place, **more) -> RunConfig:
     )  # fmt: skip
 
 
-def fitted(place, count: int) -> Run:
+def fitted(place, count: int, method: str = "AN") -> Run:
     """A run on so many images, a fifth of which are held out."""
     values, truth = made(count)
     np.save(place / "values.npy", values)
     names = tuple(f"{i:05d}" for i in range(len(values)))
     write_labels(LabelTable(names, CLASSES, truth.astype(np.int8)), place / "truth.csv")
-    return train(config(place), find("AN")(), place / "run")
+    return train(config(place), find(method)(), place / "run")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,8 @@ def test_probabilities_are_those_of_the_deployed_network(run):
     assert set(found.parts) == {"val"}
 
 
-def test_enough_missing_labels_are_recovered_and_they_are_right(run):
+def test_enough_missing_labels_are_recovered_and_they_are_right(tmp_path):
+    run = fitted(tmp_path, 1000, DEFAULT)
     found = complete(run, part="val")
     assert found.quality is not None
     assert found.quality.precision > 0.8
@@ -144,12 +145,21 @@ def test_enough_missing_labels_are_recovered_and_they_are_right(run):
 
 
 def test_with_more_held_out_labels_more_is_recovered(tmp_path):
-    run = fitted(tmp_path, 4000)
+    run = fitted(tmp_path, 4000, DEFAULT)
     found, surer = complete(run, part="val"), complete(run, part="val", precision=0.95)
     assert found.quality.precision > 0.8
     assert found.quality.recall > 0.5
     assert 0 < surer.counts["recovered"] < found.counts["recovered"]
     assert surer.quality.precision > found.quality.precision
+
+
+def test_scores_that_are_far_too_low_are_completed_with_more_care(run):
+    """Those of AN, which takes what was not observed for absent."""
+    found, laxer = complete(run, part="val"), complete(run, part="val", precision=0.6)
+    assert found.quality.precision > 0.9
+    assert found.quality.recall > 0.15
+    assert laxer.quality.precision > 0.9
+    assert laxer.quality.recall > 0.5
 
 
 def test_no_clean_label_decides(run):
@@ -279,8 +289,16 @@ def test_few_labels_tell_nothing_of_how_sure_a_label_is(tmp_path, caplog):
     found = complete(one, collection=collection)
     assert found.presence is None
     assert found.counts["unsure"] == 0
-    assert "thresholds decide" in " ".join(found.notes)
+    said = " ".join(found.notes)
+    held = len(collection.splits["val"])
+    assert f"told from {held} labelled images that the network was not trained on" in said
+    assert "thresholds decide" in said
     assert "presence" not in found.table().columns
+    # There are enough training images, and the remedy that is named works.
+    assert "--folds 5 --part train" in said
+    honest = complete(one, folds=5, part="train", collection=collection)
+    assert honest.presence is not None
+    assert "thresholds decide" not in " ".join(honest.notes)
 
 
 def test_out_of_fold(run, tmp_path, monkeypatch):

@@ -314,6 +314,7 @@ def test_dominant_labels_from_the_maps_of_a_folder(made, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "0.91" in said  # of industry in the paper's Table I
     assert "88,236" in said
+    assert "of the 6 training images, beside Table I of the paper" in " ".join(said.split())
     table = read_labels(out, classes=CLASSES)
     areas = np.stack([slow_areas(codes, CLASS_OF_CODE, 19) for codes in made.maps[:12]])
     row_of = {name: row for row, name in enumerate(table.images)}
@@ -325,6 +326,44 @@ def test_dominant_labels_from_the_maps_of_a_folder(made, tmp_path, capsys):
     # What was counted is kept: now training has the areas too.
     data = bigearthnet_collection(made.root)
     np.testing.assert_allclose(data.areas, areas, atol=1e-6)
+
+
+def test_what_goes_with_a_file_of_labels_is_refused_beside_a_data_set(made, tmp_path, capsys):
+    out = tmp_path / "dominant.csv"
+    command = ["simulate", "--scheme", "dominant", "--root", str(made.root), "--out", str(out)]
+    assert main([*command, "--maps", str(made.root), "--map-classes", "codes.csv"]) == 2
+    assert "--maps goes with TRUTH" in capsys.readouterr().err
+    assert main([*command, "--ignore", "3"]) == 2
+    assert not out.exists()
+
+
+def test_patches_without_a_map_get_no_label_and_are_counted(made, tmp_path, capsys):
+    copy, out = tmp_path / "copy", tmp_path / "dominant.csv"
+    shutil.copytree(made.root, copy)
+    next((copy / "Reference_Maps").glob(f"*/{made.names[1]}/*.tif")).unlink()
+    command = ["simulate", "--scheme", "dominant", "--root", str(copy), "--out", str(out)]
+    assert main(command) == 0
+    assert "warning: 1 images get no label" in capsys.readouterr().err
+    table = read_labels(out, classes=CLASSES)
+    labelled = {n for n, row in zip(table.images, table.values, strict=True) if row.any()}
+    assert labelled == {*made.names[:12]} - {made.names[1]}
+    assert any(note.startswith("1 patches have no reference map") for note in
+               bigearthnet_collection(copy).notes)  # fmt: skip
+
+
+def test_whether_there_are_maps_is_told(made, older, places, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(made.root, copy, ignore=shutil.ignore_patterns("Reference_Maps"))
+    none = "There are no reference maps, so that no dominant labels can be simulated."
+    assert none in bigearthnet_collection(copy).notes
+    prepare(copy, tmp_path / "store")
+    assert none in bigearthnet_collection(tmp_path / "store").notes
+    assert none not in bigearthnet_collection(places["memmap"]).notes
+    command = ["simulate", "--scheme", "dominant", "--out", str(tmp_path / "x.csv"), "--root"]
+    assert main([*command, str(copy)]) == 1
+    assert "put that folder of reBEN beside its images" in capsys.readouterr().err
+    assert main([*command, str(older.root)]) == 1
+    assert "version 1 has none" in capsys.readouterr().err
 
 
 def test_version_1_has_its_labels_mapped(older):

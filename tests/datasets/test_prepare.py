@@ -68,9 +68,9 @@ from adagc.datasets.bigearthnet import prepare, writing
 for module in (prepare, writing):
     module.CHUNK = {CHUNK}
 write = writing.Writer.write
-def slow(self, start):
+def slow(self, chunk):
     time.sleep(0.15)
-    return write(self, start)
+    return write(self, chunk)
 writing.Writer.write = slow
 from adagc.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -103,8 +103,9 @@ def test_a_killed_process_loses_what_it_was_at_and_nothing_else(made, tmp_path, 
     written: list[int] = []
     write = writing.Writer.write
     monkeypatch.setattr(
-        writing.Writer, "write", lambda self, start: written.append(start) or write(self, start)
-    )
+        writing.Writer, "write",
+        lambda self, chunk: written.append(chunk.start) or write(self, chunk),
+    )  # fmt: skip
     assert main([*command, str(killed)]) == 0
     assert sorted(written) == [start for start in range(0, 18, CHUNK) if start not in done]
     written.clear()
@@ -231,6 +232,22 @@ def test_a_changed_byte_is_found(made, tmp_path, capsys, form):
     assert f"1 of 18 patches have other values than were written ({made.names[5]})" in (
         capsys.readouterr().err
     )
+
+
+def test_half_a_copy_is_prepared_and_the_command_that_trains_on_it_names_the_half(
+    made, copy, tmp_path, capsys
+):
+    shutil.rmtree(copy / "BigEarthNet-S1")
+    assert main(["prepare", str(copy), "--out", str(tmp_path / "store")]) == 0
+    said = capsys.readouterr().out
+    assert "the Sentinel-1 half (BigEarthNet-S1) is missing" in said
+    command = next(line for line in said.splitlines() if "adagc train" in line)
+    assert "--bands s2 --scheme random" in command
+    with pytest.raises(DataError, match="--bands s2"):
+        bigearthnet_collection(tmp_path / "store")
+    data = bigearthnet_collection(tmp_path / "store", bands=["s2"])
+    tree = bigearthnet_collection(copy, bands=["s2"])
+    assert (data.images.gather(np.arange(18)) == tree.images.gather(np.arange(18))).all()
 
 
 def test_what_cannot_be_is_refused(made, tmp_path, capsys):

@@ -1,7 +1,7 @@
 """Whatever people feed it, a command ends with 0, 1 or 2, says one line, and leaves no mess.
 
 The suite tries a fixed sample; `make fuzz` tries 10,000 others and says what was tried. With
-ADAGC_FUZZ_ONLY=complete all of them are for that command.
+ADAGC_FUZZ_ONLY=complete all of them are for that command, and several may be named with commas.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from hypothesis import strategies as st
 
 from adagc import demo
 from adagc.cli import COMMANDS, main
+from adagc.datasets.bigearthnet.generate import generate
 from adagc.labels import LabelTable, write_labels
 from adagc.methods import find
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
+from adagc.web.serve import Server
 from conftest import make_collection
-from fuzz.worlds import World, worlds
+from fuzz.worlds import PATCHES, World, worlds
 
 COUNT = int(os.environ.get("ADAGC_FUZZ", "150"))
 LIMIT = 30.0  # seconds for one command: anything longer hangs
@@ -48,6 +50,7 @@ def run(tmp_path_factory) -> Path:
         scheme="random", epochs=1, backbone="mlp", hidden=4,
     )  # fmt: skip
     train(config, find("AN")(), place / "run")
+    generate(place / PATCHES, 4, cloudy=1)
     return place / "run"
 
 
@@ -59,6 +62,9 @@ def test_no_input_brings_a_command_down(run, monkeypatch):
     # A folder that a demo can have is a right answer, and the whole demo would take minutes.
     for name, value in (("scenes", 30), ("epochs", 1)):
         monkeypatch.setitem(demo.SETTINGS, name, value)
+
+    # Everything is opened, the port too, but nobody comes to label.
+    monkeypatch.setattr(Server, "run", lambda server, ready: server._socket.close())
 
     @settings(
         max_examples=COUNT,

@@ -185,6 +185,7 @@ class World:
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     run_damage: tuple[str, bytes | None] | None = None  # a file of the run, and what it becomes
+    patch_damage: tuple[str, bytes] | None = None  # the same of the copy of BigEarthNet
     command: list[str] = field(default_factory=list)
 
     def write(self, place: Path, run: Path) -> None:
@@ -198,6 +199,11 @@ class World:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(target)
         shutil.copytree(run, place / "run")
+        if self.command[0] == "prepare":
+            shutil.copytree(run.parent / PATCHES, place / PATCHES)
+            if self.patch_damage is not None:
+                name, content = self.patch_damage
+                (place / PATCHES / name).write_bytes(content)
         if self.run_damage is not None:
             name, content = self.run_damage
             if content is None:
@@ -213,6 +219,7 @@ RUN_FILES = (
 )  # fmt: skip
 
 
+PATCHES = "reben"  # a small copy of BigEarthNet beside the run
 PARTS = ("images", "labels", "truth", "split", "config", "array", "run", "links", "command")
 
 
@@ -239,6 +246,8 @@ def worlds(draw: Callable, run: Path) -> World:
     world.files["config.yaml"] = draw(config_file("config" in flaws))
     world.files["array.npy"] = draw(array_file("array" in flaws))
     world.files["empty/.keep"] = b""
+    if "labels" in flaws:
+        world.files["labels.sqlite"] = draw(noise)  # where annotate keeps what happened
     if "links" in flaws:
         target = draw(st.sampled_from([".", "..", "missing", "photos", "../photos", "../empty"]))
         world.links["photos/link"] = target
@@ -250,6 +259,11 @@ def worlds(draw: Callable, run: Path) -> World:
             broken = st.one_of(broken, st.just(_other_json(sound, draw)))
         world.run_damage = name, draw(st.one_of(st.none(), broken))
     world.command = draw(command_line("command" in flaws, on_array))
+    if world.command[0] == "prepare" and "images" in flaws:
+        copy = run.parent / PATCHES
+        files = sorted(path for path in copy.rglob("*") if path.is_file())
+        path = draw(st.sampled_from(files))
+        world.patch_damage = str(path.relative_to(copy)), draw(damaged(path.read_bytes()))
     return world
 
 
@@ -274,7 +288,7 @@ def command_line(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     """The words after `adagc`; without flaws they could all work."""
     only = os.environ.get("ADAGC_FUZZ_ONLY")
     usual = ["train"] * 4 + ["inspect", "simulate", "evaluate", *_LINES]
-    name = draw(st.sampled_from([only] if only else usual))
+    name = draw(st.sampled_from(only.split(",") if only else usual))
     line = _LINES[name](draw, flawed, on_array)
     for _ in range(draw(st.integers(0, 2)) if flawed else 0):
         how = draw(st.sampled_from(["value", "option", "drop", "swap"]))
@@ -462,6 +476,45 @@ def _budget(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
     return line + draw(st.sampled_from(more))
 
 
+def _annotate(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    """Lines that open everything; the suite takes out the server itself."""
+    if draw(st.integers(0, 3)) == 0:
+        line = ["--report", draw(FILE) if flawed else "run/labels.csv"]
+        more = [[], ["--json"], ["--truth", draw(FILE)], *[["--out", "x.csv"]] * flawed]
+        return line + draw(st.sampled_from(more))
+    given = draw(PLACE) if flawed else "array.npy" if on_array else "photos"
+    classes = ["field, forest, water", *["truth.csv", "a,a", "", "photos", "missing.txt"] * flawed]
+    outs = ["new.csv", *["photos", "labels.csv", "missing/x.csv", "new.sqlite"] * flawed]
+    line = [given, "--classes", draw(st.sampled_from(classes))]
+    line += ["--out", draw(st.sampled_from(outs)), "--no-browser"]
+    more = [[], ["--candidates", "2"], ["--all-classes"], ["--several", "--absent"], ["--repeats"]]
+    if flawed:
+        more += [["--candidates", draw(words)], ["--overlap", "0"], ["--port", "70000"]]
+        more += [
+            ["--bands", "r"],
+            ["--nodata", "x"],
+            ["--host", "nowhere.invalid"],
+            ["--seed", "x"],
+        ]
+    return line + draw(st.sampled_from(more))
+
+
+def _prepare(draw: Callable, flawed: bool, on_array: bool) -> list[str]:
+    given = draw(st.sampled_from([PATCHES] * 6 + [*PLACES] * flawed))
+    outs = ["new", *["photos", "labels.csv", "labels.csv/x", PATCHES, "empty"] * flawed]
+    line = [given, "--out", draw(st.sampled_from(outs))]
+    more = [
+        [],
+        ["--form", "lmdb"],
+        ["--json"],
+        ["--cloudy"],
+        ["--strict"],
+        ["--resample", "bicubic"],
+    ]
+    more += [["--form", "zip"], ["--workers", "0"], ["--workers", "x"]] * flawed
+    return line + draw(st.sampled_from(more))
+
+
 _LINES: dict[str, Callable[..., list[str]]] = {
     "train": _train,
     "inspect": _inspect,
@@ -475,6 +528,8 @@ _LINES: dict[str, Callable[..., list[str]]] = {
     "export": _export,
     "embed": _embed,
     "budget": _budget,
+    "annotate": _annotate,
+    "prepare": _prepare,
     "tables": _tables,
     "tune": _tune,
     "ablate": lambda draw, flawed, on_array: [

@@ -47,7 +47,7 @@ def test_zeros_start_averages_from_the_start_value():
 
 @pytest.mark.parametrize(("momentum", "expected"), [(0.0, 1.0), (0.25, 0.75), (1.0, 0.0)])
 def test_momentum_is_the_share_of_the_past(momentum, expected):
-    table = SampleTable(1, 1)
+    table = SampleTable(1, 1, start=-1.0)
     table.write(torch.tensor([0]), torch.zeros(1, 1))
     found = table.average(torch.tensor([0]), torch.ones(1, 1), momentum, first=True)
     assert found.item() == pytest.approx(expected)
@@ -66,12 +66,27 @@ def test_table_survives_its_state_dict():
     table.average(torch.tensor([2]), torch.rand(1, 3), 0.8, first=True)
     twin = SampleTable(4, 3)
     twin.load_state_dict(copy.deepcopy(table.state_dict()))
-    assert set(table.state_dict()) == {"values", "seen"}
+    assert set(table.state_dict()) == {"values"}
     new = torch.rand(4, 3)
     a = table.average(torch.arange(4), new, 0.8, first=True)
     b = twin.average(torch.arange(4), new, 0.8, first=True)
     assert torch.equal(a, b)
     assert torch.equal(twin.seen, table.seen)
+
+
+def test_a_table_of_an_earlier_checkpoint_is_read():
+    values = torch.tensor([[0.0, 0.0], [0.2, 0.0]])
+    table = SampleTable(2, 2)
+    table.load_state_dict({"values": values, "seen": torch.tensor([False, True])})
+    assert table.seen.tolist() == [False, True]
+    assert torch.equal(table.values, values)
+
+
+def test_a_row_that_has_the_start_value_everywhere_was_never_written():
+    table = SampleTable(3, 2, start=0.25)
+    table.write(torch.tensor([0, 1]), torch.tensor([[0.25, 0.25], [0.25, 0.3]]))
+    assert table.seen.tolist() == [False, True, False]
+    assert table.written(torch.tensor([1, 0])).tolist() == [True, False]
 
 
 # -- AveragedNetwork -------------------------------------------------------------------------

@@ -190,6 +190,13 @@ def test_one_line_for_what_cannot_be_predicted(tmp_path, colours, capsys):
     assert "'.shp' cannot be written" in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_opened(tmp_path):
+    for out, reason in (("new.xlsx", ".xlsx"), ("folder.tif", "is a folder")):
+        (tmp_path / "folder.tif").mkdir(exist_ok=True)
+        with pytest.raises(UsageError, match=reason):
+            predict(tmp_path / "no model", tmp_path / "no image", tmp_path / out)
+
+
 def test_footprints_of_a_folder_are_kept(tmp_path, model):
     for package in ("rasterio", "geopandas", "pyarrow", "pyogrio"):
         pytest.importorskip(package, reason=f"needs {package}")

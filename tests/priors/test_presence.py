@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -61,7 +62,7 @@ def test_scores_become_probabilities_of_presence(scale):
     errors = []
     for seed in range(4):
         scores, truth, observed = simulated(3000, scale=scale, seed=seed)
-        found = fit_presence(scores, observed).given(scores, observed)
+        found = fit_presence(scores, observed, worth=math.inf).given(scores, observed)
         unknown = observed == 0
         inside = [unknown & (found >= at) & (found < at + 0.2) for at in (0.1, 0.3, 0.5, 0.7)]
         errors.append([found[one].mean() - truth[one].mean() for one in inside])
@@ -74,7 +75,7 @@ def test_scores_become_probabilities_of_presence(scale):
 def test_few_labels_do_not_collapse_to_one_class_per_image(seed):
     """Where scores are twice too sharp, labels alone would explain that as well as the truth."""
     scores, truth, observed = simulated(600, scale=2.0, seed=seed)
-    found = fit_presence(scores, observed).given(scores, observed)
+    found = fit_presence(scores, observed, worth=math.inf).given(scores, observed)
     assert found.sum() == pytest.approx(truth.sum(), rel=0.2)
 
 
@@ -88,7 +89,7 @@ def test_images_are_not_made_to_show_something_they_do_not():
     drawn = np.where(truth, rng.random(truth.shape), 0).argmax(axis=1)
     observed[np.flatnonzero(shown), drawn[shown]] = 1
     assert 0.05 < 1 - shown.mean() < 0.2
-    found = fit_presence(1 / (1 + np.exp(-logits)), observed)
+    found = fit_presence(1 / (1 + np.exp(-logits)), observed, worth=math.inf)
     values = found.given(1 / (1 + np.exp(-logits)))
     assert values.sum() == pytest.approx(truth.sum(), rel=0.12)  # without the condition 0.4 more
 
@@ -96,7 +97,7 @@ def test_images_are_not_made_to_show_something_they_do_not():
 @pytest.mark.parametrize("precision", [0.7, 0.85])
 def test_the_wanted_precision_is_reached(precision):
     scores, truth, observed = simulated(2000, scale=0.6, seed=1)
-    model = fit_presence(scores[:800], observed[:800])
+    model = fit_presence(scores[:800], observed[:800], worth=math.inf)
     rest, labels = scores[800:], observed[800:]
     cuts = find_cuts(model, rest, labels, precision=precision)
     decision = cuts.decide(model.given(rest, labels), labels)
@@ -104,6 +105,31 @@ def test_the_wanted_precision_is_reached(precision):
     assert precision - 0.03 <= truth[800:][taken].mean() <= precision + 0.12
     assert (truth[800:][(decision < 0)]).mean() <= 0.07
     np.testing.assert_array_equal(decision[labels > 0], 1)
+
+
+def excluding(count: int, *, seed: int):
+    """The same of classes that come in pairs, of which every image shows exactly one."""
+    rng = np.random.default_rng(seed)
+    chances = 1 / (1 + np.exp(-rng.normal(0, 2.5, size=(count, 2))))
+    first = rng.random(chances.shape) < chances
+    truth = np.concatenate([first, ~first], axis=1)
+    observed = np.zeros(truth.shape, dtype=np.int8)
+    for row in range(count):
+        observed[row, rng.choice(np.flatnonzero(truth[row]))] = 1
+    return np.concatenate([chances, 1 - chances], axis=1), truth, observed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_wanted_precision_is_reached_if_classes_exclude_each_other(seed):
+    """Single labels do not show it, and the network's probabilities are right."""
+    scores, truth, observed = excluding(2000, seed=seed)
+    precisions = []
+    for model in (fit_presence(scores, observed), fit_presence(scores, observed, worth=math.inf)):
+        presence = model.given(scores, observed)
+        taken = find_cuts(model, scores, observed).decide(presence, observed) > 0
+        precisions.append(truth[taken & (observed == 0)].mean())
+    assert precisions[0] > 0.78
+    assert precisions[1] < 0.78  # if labels are believed as though classes were independent
 
 
 def test_fewer_labels_are_recovered_if_less_is_known():

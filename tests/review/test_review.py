@@ -19,7 +19,7 @@ from adagc.labels import LabelTable, read_labels, write_labels
 from adagc.metrics.shares import clustered, wilson
 from adagc.models import HeadSpec, ModelSpec, build
 from adagc.review.answers import Answer, conflicts, precision, reviewed
-from adagc.review.evidence import evidence, overlay
+from adagc.review.evidence import evidence, evidence_maps, overlay
 from adagc.review.order import ORDERS, entropy, ranked, suggested
 from adagc.review.suggest import accept, suggestions
 
@@ -295,6 +295,32 @@ def test_what_has_no_evidence_says_why(scene):
     assert not evidence(made, scene, 0, "x").any()
 
 
+@pytest.mark.parametrize("kind", ["linear", "class-map", "areas", "label-wise"])
+def test_several_maps_at_once_are_those_of_each_class_alone(kind, scene):
+    made = network(kind)
+    found = evidence_maps(made, scene, 1, ("y", "x"))
+    for label, together in zip(("y", "x"), found, strict=True):
+        np.testing.assert_allclose(together, evidence(made, scene, 1, label), atol=1e-6)
+
+
+def test_a_class_that_nothing_speaks_for_shows_where_least_speaks_against_it(scene):
+    made = network("linear")
+    values = torch.from_numpy(scene.gather(np.array([1])))[0]
+    with torch.no_grad():
+        made.head.weight.zero_()
+        made.head.weight[0, 2] = -1.0
+        made.normalise.mean[:] = -10  # so that all positions are above it, and speak against it
+    assert not evidence(made, scene, 1, "x").any()
+    (found,) = evidence_maps(made, scene, 1, ("x",), least=True)
+    assert found.max() == pytest.approx(0.5)
+    assert found[1, 3] == 0
+    assert np.unravel_index(found.argmax(), (5, 5)) == np.unravel_index(
+        int(values[2].argmin()), (5, 5)
+    )
+    flat = ArrayScenes(np.full((1, 4, 5, 5), 0.3, np.float32))
+    assert not evidence_maps(made, flat, 0, ("x",), least=True).any()
+
+
 def test_the_overlay_is_the_picture_with_light_on_it():
     images = ArrayScenes(np.full((1, 3, 40, 60), 40, np.uint8))
     found = np.zeros((2, 3), np.float32)
@@ -302,5 +328,5 @@ def test_the_overlay_is_the_picture_with_light_on_it():
     shown = np.asarray(Image.open(io.BytesIO(overlay(images, 0, found))))
     assert shown.shape == (40, 60, 3)
     assert shown[0, 0, 0] > 180
-    assert shown[0, 0, 2] < 40
+    assert shown[0, 0, 1] < 40
     assert (shown[-1, -1] == 40).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class View:
         per_class: How many images each class was given to, by anybody.
         undoable: Whether there is an answer to take back.
         notice: Something to tell them.
+        bias: How the choice of images depends on them, if it does.
     """
 
     image: str | None
@@ -64,6 +65,7 @@ class View:
     per_class: dict[str, int]
     undoable: bool
     notice: str = ""
+    bias: str = ""
 
 
 class Desk:
@@ -105,6 +107,9 @@ class Desk:
         self._people: dict[str, Person] = defaultdict(lambda: Person(self._columns, self._clock()))
         self._answers: dict[str, list[Event]] = defaultdict(list)  # of each image, that count
         self._per_class: Counter[str] = Counter()
+        self._expected: Mapping[str, float] = {}  # what a model expects of images it has chosen
+        self._gains: dict[str, float] = {}  # of those that were given away for it
+        self._bias = ""
         self._replay()
 
     def _replay(self) -> None:
@@ -207,6 +212,33 @@ class Desk:
             self._show_current(who)
             return self._view(who)
 
+    def prefer(self, expected: Mapping[str, float], bias: str) -> None:
+        """Let these images come first, in this order; what people have before them stays.
+
+        Args:
+            expected: Each image and what is expected to be learnt of it, which the record keeps.
+            bias: What to tell people about it.
+        """
+        with self._lock:
+            self._pool.prefer(list(expected))
+            self._expected, self._bias = expected, bias
+
+    def tell(self, bias: str) -> None:
+        """Tell people something else about the choice of images."""
+        self._bias = bias
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The images that lack answers, in their seeded order."""
+        with self._lock:
+            return self._pool.unfinished
+
+    @property
+    def counts(self) -> list[int]:
+        """How many images each class was given to."""
+        with self._lock:
+            return [self._per_class[name] for name in self.rules.classes]
+
     @property
     def progress(self) -> tuple[int, int]:
         """How many images have all the answers that are wanted, and how many there are."""
@@ -228,14 +260,24 @@ class Desk:
 
     def _show_current(self, who: str) -> None:
         """Make sure that there is an image before them, and that this is on the disk."""
-        image = next(iter(self._pool.held(who)), None) or self._pool.next(who)
-        if image is not None and self._people[who].current != image:
-            self._keep([self._shown(who, image, self._people[who].given)])
+        image = next(iter(self._pool.held(who)), None)
+        # What they lost and are given again was before them once, too: it is an event of its own.
+        if image is None or self._people[who].current != image:
+            image = image or self._next_image(who)
+            if image is not None:
+                self._keep([self._shown(who, image, self._people[who].given)])
+
+    def _next_image(self, who: str) -> str | None:
+        """Give somebody one more image, and remember if it is for what a model expects of it."""
+        image = self._pool.next(who)
+        if image is not None and image in self._expected:
+            self._gains[image] = self._expected[image]
+        return image
 
     def _following(self, answer: Event) -> list[Event]:
         """The event of the image that is shown after an answer; none if there is no image left."""
         who, held = answer.annotator, self._pool.held(answer.annotator)
-        image = held[1] if len(held) > 1 else self._pool.next(who)
+        image = held[1] if len(held) > 1 else self._next_image(who)
         given = self._people[who].given if answer.kind == "skip" else answer.present
         return [] if image is None else [self._shown(who, image, given, after=1)]
 
@@ -260,7 +302,8 @@ class Desk:
             draw=f"{who}/{image}",
         )
         names = tuple(self.rules.classes[column] for column in drawn)
-        return self._event(who, image, kind, candidates=names, after=after)
+        gain = self._gains.get(image) if kind == "shown" else None
+        return self._event(who, image, kind, candidates=names, gain=gain, after=after)
 
     def _take_back(self, last: Event, request: str | None) -> None:
         who, image = last.annotator, last.image
@@ -290,7 +333,7 @@ class Desk:
                 self._count(event)
 
     def _count(self, event: Event) -> None:
-        if event.kind in ANSWERS and event.kind != "skip":
+        if event.kind in (*ANSWERS, "import") and event.kind != "skip":
             self._answers[event.image].append(event)
             self._per_class.update(event.present)
 
@@ -301,7 +344,7 @@ class Desk:
         person, held = self._people[who], self._pool.held(who)
         current = held[0] if held and held[0] == person.current else None
         if current is not None and len(held) == 1:
-            self._pool.next(who)
+            self._next_image(who)
             held = self._pool.held(who)
         offers = [] if current is None else person.offers[current]
         return View(
@@ -317,4 +360,5 @@ class Desk:
             per_class={name: self._per_class[name] for name in self.rules.classes},
             undoable=bool(person.answers),
             notice=notice,
+            bias=self._bias,
         )

@@ -7,16 +7,16 @@ import json
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import numpy as np
 
 from adagc.annotate.events import Event, Kind, counting
-from adagc.atomic import write_bytes
+from adagc.atomic import write_bytes, write_json
 from adagc.errors import LabelFileError, MissingExtraError
 from adagc.labels import LabelTable, read_labels
 from adagc.suggest import hint_or_list
@@ -83,7 +83,7 @@ def _meta(said: Iterable[tuple[str, str, int]]) -> dict[str, str]:
 def events_of(
     table: LabelTable, *, annotator: str = "import", number: int = 1, at: float | None = None
 ) -> list[Event]:
-    """Labels as events, so that annotation goes on from them; images without a label are left out.
+    """Labels as imported events; images without a label are left out.
 
     Args:
         table: The labels.
@@ -97,9 +97,8 @@ def events_of(
         present = tuple(table.classes[c] for c in np.flatnonzero(table.values[row] > 0))
         absent = tuple(table.classes[c] for c in np.flatnonzero(table.values[row] < 0))
         if present or absent:
-            kind: Kind = "choose" if present else "absent"
             found.append(
-                Event(number + len(found), now, annotator, image, kind, (), present, absent)
+                Event(number + len(found), now, annotator, image, "import", (), present, absent)
             )
     return found
 
@@ -230,6 +229,51 @@ def image_name(address: str) -> str:
     return "/".join(names)
 
 
+def write_label_studio(
+    events: Iterable[Event],
+    path: Path,
+    *,
+    files: Mapping[str, str] | None = None,
+) -> int:
+    """Write labels as tasks that Label Studio imports; returns how many there are.
+
+    Each image that somebody answered is a task, each person who did an annotation: the classes that
+    they said are there, none if they said that none is. Label Studio's choices cannot say that a
+    class is absent, so this is left out, as are images that were only skipped.
+
+    Args:
+        events: The record; what was taken back does not count.
+        path: The JSON file.
+        files: The file of each image in its folder, with its extension; by default its name.
+    """
+    said: dict[str, dict[str, tuple[dict[str, bool], float | None]]] = {}
+    for event in sorted(counting(list(events)), key=lambda one: one.number):
+        if event.kind in ("shown", "refresh", "skip"):
+            continue
+        chosen, seconds = said.setdefault(event.image, {}).get(event.annotator, ({}, None))
+        chosen |= dict.fromkeys(event.present, True) | dict.fromkeys(event.absent, False)
+        said[event.image][event.annotator] = chosen, event.seconds or seconds
+    named = files or {}
+    tasks = [
+        {
+            "data": {"image": f"/data/local-files/?d={quote(named.get(image, image))}"},
+            "annotations": [_annotation(*answer) for answer in people.values()],
+        }
+        for image, people in said.items()
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, tasks)
+    return len(tasks)
+
+
+def _annotation(chosen: Mapping[str, bool], seconds: float | None) -> dict[str, Any]:
+    names = [name for name, there in chosen.items() if there]
+    result = {
+        "from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": names},
+    }  # fmt: skip
+    return {"result": [result] if names else [], "lead_time": seconds}
+
+
 # -- all events ------------------------------------------------------------------------------------
 
 
@@ -244,6 +288,7 @@ def write_events(events: Sequence[Event], path: Path) -> None:
     kinds = {
         "number": arrow.int64(), "time": arrow.float64(), "annotator": text, "image": text,
         "kind": text, "key": arrow.int32(), "seconds": arrow.float64(), "undoes": arrow.int64(),
+        "gain": arrow.float64(),
         **dict.fromkeys(_LISTS, arrow.list_(text)),
     }  # fmt: skip
     names = [field.name for field in fields(Event)]

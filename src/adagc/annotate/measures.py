@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.annotate.agreement import coded, cohen_interval, fleiss_interval
-from adagc.annotate.events import Event
+from adagc.annotate.events import Event, counting
 from adagc.annotate.visits import Visits, visits
 from adagc.errors import DataError
 from adagc.labels import LabelTable
@@ -109,6 +109,8 @@ class Measures:
     labels: int  # answers that name at least one class
     none: int
     skipped: int
+    imported: int  # images with imported labels, which are in no other number here
+    active: int  # answers on images that a model chose
     refreshed: Estimate  # share of answers before which other candidates were asked for
     rates: tuple[ClassRate, ...]
     keys: KeyBias | None
@@ -155,6 +157,8 @@ def measure(
         labels=int(labelled.sum()),
         none=int(seen.none.sum()),
         skipped=int(seen.skipped.sum()),
+        imported=len({event.image for event in counting(list(events)) if event.kind == "import"}),
+        active=int(seen.active.sum()),
         refreshed=wilson(int((seen.refreshes > 0).sum()), len(seen.images)),
         rates=tuple(_rate(seen, c, answered, known) for c in range(len(classes))),
         keys=key_bias(seen.key, seen.candidates),

@@ -24,11 +24,14 @@ class Pool:
         self.images = images
         self._wanted = wanted
         self._place = {name: place for place, name in enumerate(images)}
+        # The places in the sequence in which they are given away, and the rank of each in it.
+        self._sequence: Sequence[int] = range(len(images))
+        self._rank: Sequence[int] = self._sequence
         self._takers: dict[int, list[str]] = defaultdict(list)  # who has it, or has answered
         self._held: dict[str, list[int]] = defaultdict(list)  # images without an answer yet
         self._skipped: dict[str, set[int]] = defaultdict(set)
-        self._cursor: dict[str, int] = defaultdict(int)  # nothing before it is free for them
-        self._again: dict[str, list[int]] = defaultdict(list)  # a heap: free again, before it
+        self._cursor: dict[str, int] = defaultdict(int)  # no rank before it is free for them
+        self._again: dict[str, list[int]] = defaultdict(list)  # a heap: ranks that are again
         self._answers: dict[int, int] = defaultdict(int)
         self.finished = 0  # images that have all the answers that are wanted
 
@@ -54,15 +57,37 @@ class Pool:
     def _free(self, who: str) -> int | None:
         again = self._again[who]
         while again:
-            place = heapq.heappop(again)
+            place = self._sequence[heapq.heappop(again)]
             if self._is_free(who, place):
                 return place
-        for place in range(self._cursor[who], len(self.images)):
+        for rank in range(self._cursor[who], len(self.images)):
+            place = self._sequence[rank]
             if self._is_free(who, place):
-                self._cursor[who] = place + 1
+                self._cursor[who] = rank + 1
                 return place
         self._cursor[who] = len(self.images)
         return None
+
+    def prefer(self, images: Sequence[str]) -> None:
+        """Give these images away first, in this order; those that somebody has stay with them."""
+        first = [self._place[name] for name in images if name in self._place]
+        taken = set(first)
+        sequence = [*first, *(place for place in range(len(self)) if place not in taken)]
+        rank = [0] * len(self)
+        for position, place in enumerate(sequence):
+            rank[place] = position
+        self._sequence, self._rank = sequence, rank
+        self._cursor.clear()  # so that what was free again is found on the way
+        self._again.clear()
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The images that lack answers, in the order of the places."""
+        return [
+            name
+            for name, (place, wanted) in zip(self.images, enumerate(self._wanted), strict=True)
+            if self._answers.get(place, 0) < wanted
+        ]
 
     def _is_free(self, who: str, place: int) -> bool:
         takers = self._takers.get(place, ())
@@ -115,20 +140,21 @@ class Pool:
     def reopen(self, who: str) -> None:
         """The images that this person has skipped are free for them again."""
         for place in self._skipped.pop(who, ()):
-            heapq.heappush(self._again[who], place)
+            heapq.heappush(self._again[who], self._rank[place])
 
     def abandon(self, who: str) -> None:
         """What this person holds is free for others again, and for themselves."""
         for place in list(self._held[who]):
             self._release(who, place)
-            heapq.heappush(self._again[who], place)
+            heapq.heappush(self._again[who], self._rank[place])
 
     def _release(self, who: str, place: int) -> None:
         self._held[who].remove(place)
         self._takers[place].remove(who)
+        rank = self._rank[place]
         for other, cursor in self._cursor.items():
-            if other != who and place < cursor:
-                heapq.heappush(self._again[other], place)
+            if other != who and rank < cursor:
+                heapq.heappush(self._again[other], rank)
 
     def replay(self, event: Event) -> None:
         """Take over what an event of an earlier session says; unknown images are left out.
@@ -141,6 +167,9 @@ class Pool:
         who = event.annotator
         if event.kind == "shown":
             self._show_again(who, place)
+        elif event.kind == "import":
+            self._show_again(who, place)
+            self.answer(who, event.image)
         elif place in self._held[who]:
             if event.kind == "skip":
                 self.skip(who, event.image)

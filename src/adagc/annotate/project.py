@@ -5,21 +5,33 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from adagc.annotate.desk import Desk, Overlap
-from adagc.annotate.images import open_images
+from adagc.annotate.importing import Imported, import_labels, read_import
 from adagc.annotate.label_file import LabelFile
 from adagc.annotate.protocol import Rules
-from adagc.annotate.store import Store, database_of
+from adagc.annotate.store import Store
 from adagc.errors import UsageError
 from adagc.images.base import SceneDataset
 from adagc.labels.names import class_names
 from adagc.labels.table import check_names
+from adagc.web.images import open_images
+from adagc.web.ledger import database_of
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is served: the work, its images, and what was imported at this start."""
+
+    desk: Desk
+    images: SceneDataset
+    imported: Imported | None
 
 
 @contextmanager
-def open_project(options: Namespace) -> Iterator[tuple[Desk, SceneDataset]]:
+def open_project(options: Namespace) -> Iterator[Project]:
     """Open a project, or begin one.
 
     Args:
@@ -41,10 +53,13 @@ def open_project(options: Namespace) -> Iterator[tuple[Desk, SceneDataset]]:
     if out.exists() and not database.exists():
         raise UsageError(
             f"{out} exists, but not the file of events beside it ({database.name}): choose another"
-            " --out"
+            " --out, and go on from this file with --import"
         )
+    labelled = getattr(options, "import")
+    found = None if labelled is None else read_import(Path(labelled), images.names, rules)
     with Store(database) as store:
         _agree(store, rules, database)
+        imported = None if found is None else import_labels(found, store)
         desk = Desk(
             images.names,
             rules,
@@ -53,7 +68,7 @@ def open_project(options: Namespace) -> Iterator[tuple[Desk, SceneDataset]]:
             overlap=Overlap(options.overlap, options.overlap_share),
             patience=60 * options.patience,
         )
-        yield desk, images
+        yield Project(desk, images, imported)
 
 
 def _agree(store: Store, rules: Rules, database: Path) -> None:

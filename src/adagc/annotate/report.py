@@ -74,6 +74,17 @@ def sentences(found: Measures) -> list[str]:
         f" {found.none:,} with none of the classes, {found.skipped:,} skipped. Other candidates"
         f" were asked for before {_share(found.refreshed)} of them."
     ]
+    if found.imported:
+        said.append(
+            f"The labels of {found.imported:,} more images were imported; nothing of what follows"
+            " is about them, since nobody knows what was offered."
+        )
+    if found.active:
+        said.append(
+            f"A model chose {found.active:,} of the images (--active), those of which it expected"
+            " to learn most: how often classes were taken says little about how frequent they are,"
+            " and the labels are not like those of a random sample."
+        )
     if found.speed is not None:
         s = found.speed
         gone = f" ({s.breaks} breaks left out)" if s.breaks else ""

@@ -35,6 +35,7 @@ class Visits:
         refreshes: (V,) how often others were asked for.
         seconds: (V,) time on screen before the answer; NaN if it was not measured.
         time: (V,) when the answer was given, in seconds since 1970.
+        active: (V,) whether the image was shown because of what a model expected to learn from it.
     """
 
     images: tuple[str, ...]
@@ -51,6 +52,7 @@ class Visits:
     refreshes: NDArray[np.int64]
     seconds: NDArray[np.float64]
     time: NDArray[np.float64]
+    active: NDArray[np.bool_]
 
     @property
     def single(self) -> NDArray[np.bool_]:
@@ -71,11 +73,12 @@ class _Open:
     offered: set[int]
     last: tuple[int, ...] = ()
     refreshes: int = 0
+    active: bool = False
     answers: list[Event] | None = None
 
 
 def visits(events: Sequence[Event], classes: Sequence[str]) -> Visits:
-    """What was offered and answered, from events that count; reviews are left out.
+    """What was offered and answered, from events that count; reviews and imports are left out.
 
     Several answers of a person to an image are one visit: all classes that were said to be there
     count. An image that was only shown, or of which all answers were taken back, is no visit.
@@ -105,6 +108,7 @@ def visits(events: Sequence[Event], classes: Sequence[str]) -> Visits:
         if shown:
             state.offered.update(shown)
             state.last = shown
+        state.active |= event.gain is not None
         if event.kind == "refresh":
             state.refreshes += 1
         elif event.kind in _ANSWERS:
@@ -147,6 +151,7 @@ def visits(events: Sequence[Event], classes: Sequence[str]) -> Visits:
         refreshes=np.array([state.refreshes for _, state in done], dtype=np.int64),
         seconds=np.array([_seconds(state.answers or []) for _, state in done], dtype=np.float64),
         time=np.array([event.time for event in final], dtype=np.float64),
+        active=np.array([state.active for _, state in done], dtype=np.bool_),
     )
 
 

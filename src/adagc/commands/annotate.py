@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adagc.commands.common import make_parser, print_json, quiet_start
-from adagc.errors import MissingExtraError, UsageError, check_range
+from adagc.errors import DataError, MissingExtraError, UsageError, check_range, flag
 from adagc.options import read
+
+if TYPE_CHECKING:
+    pass
+
+_HOW = "Label in the browser; Ctrl-C here ends it. Every label is kept at once."
 
 
 def annotate(argv: list[str]) -> None:
@@ -29,12 +35,27 @@ def annotate(argv: list[str]) -> None:
         "Label file to write, valid after every label. Everything that was offered and chosen is"
         " in the .sqlite file beside it; the same command continues.",
     )
+    parser.option(
+        "import",
+        str | None,
+        None,
+        "Go on from the labels in this file, a label file or a JSON export of Label Studio: images"
+        " that have one are not offered.",
+    )
     offers = "what is offered"
     parser.option("candidates", int, 4, "How many classes are offered at a time.", group=offers)
     parser.flag("all_classes", "Offer all classes, with a field to search them.", group=offers)
     parser.flag("several", "Let an answer name several classes.", group=offers)
     parser.flag("absent", "Let an answer name classes that are not there (-1).", group=offers)
     parser.flag("repeats", "Offer the class just given for the next image too.", group=offers)
+    parser.option(
+        "active",
+        str | None,
+        None,
+        "Folder of a finished run that chooses the next image: one of which it expects to learn"
+        " much. Labels are then biased, and the page, the record and --report say so.",
+        group=offers,
+    )
     parser.option("seed", int, 0, "Seed of the order of images and of all offers.", group=offers)
     people = "several people"
     parser.option("overlap", int, 1, "How many people answer the same image.", group=people)
@@ -62,29 +83,46 @@ def annotate(argv: list[str]) -> None:
     reading = "how images are read"
     for name in ("bands", "nodata"):
         parser.add(known[name], group=reading)
-    measuring = "measuring the labels, instead of labelling"
+    record = "the record of labels, instead of labelling"
     parser.option(
         "report",
         str | None,
         None,
         "Label file whose labels are measured: how often each class was taken when it was offered,"
         " bias of the keys, speed, agreement.",
-        group=measuring,
+        group=record,
     )
     parser.option(
         "truth",
         str | None,
         None,
         "With --report: label file with all classes of some images, to compare with.",
-        group=measuring,
+        group=record,
     )
-    parser.flag("json", "With --report: print the result as one JSON object.", group=measuring)
+    parser.flag("json", "With --report: print the result as one JSON object.", group=record)
+    parser.option(
+        "events",
+        str | None,
+        None,
+        "Parquet file to write everything to that was offered and chosen for --out.",
+        group=record,
+    )
+    parser.option(
+        "label_studio",
+        str | None,
+        None,
+        "JSON file to write the labels of --out to, for Label Studio; give IMAGES too, so that it"
+        " names the files.",
+        group=record,
+    )
     options = parser.parse(argv)
     if options.report is not None:
         _report(options)
-        return
-    _check(options)
-    _serve(options)
+    elif options.events is not None or options.label_studio is not None:
+        _hand_on(options)
+    else:
+        _check(options)
+        _serve(options)
 
 
 def _report(options: Namespace) -> None:
@@ -97,13 +135,45 @@ def _report(options: Namespace) -> None:
 
     if options.images is not None or options.out is not None:
         raise UsageError("--report takes no images and no --out: give it the label file alone")
+    if options.events is not None or options.label_studio is not None:
+        raise UsageError("--report only measures: name the label file with --out to write files")
     require_path("truth", options.truth)
     events, classes = events_of(Path(options.report))
+    if not any(event.kind == "choose" for event in events):
+        raise DataError(f"{options.report}: nobody has given a label yet; label some images first")
     truth = None if options.truth is None else read_labels(options.truth)
     if options.json:
         print_json(measure(events, classes, truth).to_dict())
     else:
         console.stdout.print(report(events, classes, truth), markup=False, soft_wrap=True)
+
+
+def _hand_on(options: Namespace) -> None:
+    """Write the record of a project for other programs, also while somebody works on it."""
+    from adagc.annotate.exchange import write_events, write_label_studio
+    from adagc.annotate.store import events_of
+    from adagc.images.scan import find_images, image_names
+    from adagc.suggest import require_path
+
+    if options.out is None:
+        raise UsageError("--out is missing: the label file of the project that is written")
+    written = {"events": ".parquet", "label_studio": ".json"}
+    for name, suffix in written.items():
+        path = getattr(options, name)
+        if path is not None and Path(path).suffix.lower() != suffix:
+            raise UsageError(f"{flag(name)} {path}: let it end with {suffix}")
+    require_path("IMAGES", options.images)
+    events, _ = events_of(Path(options.out))
+    if options.events is not None:
+        write_events(events, Path(options.events))
+        print(f"{len(events):,} events: {options.events}")
+    if options.label_studio is not None:
+        files = None
+        if options.images is not None and Path(options.images).is_dir():
+            found = find_images(Path(options.images))
+            files = dict(zip(image_names(found), found, strict=True))
+        count = write_label_studio(events, Path(options.label_studio), files=files)
+        print(f"{count:,} tasks: {options.label_studio}")
 
 
 def _check(options: Namespace) -> None:
@@ -114,6 +184,10 @@ def _check(options: Namespace) -> None:
     if options.truth is not None or options.json:
         raise UsageError("--truth and --json go with --report: leave them out, or add it")
     require_path("IMAGES", options.images)
+    require_path("import", getattr(options, "import"))
+    require_path("active", options.active)
+    if options.active is not None and not (Path(options.active) / "model.json").is_file():
+        raise UsageError(f"--active {options.active} is no finished run: give the folder of one")
     for name in ("classes", "out"):
         if getattr(options, name) is None:
             raise UsageError(f"--{name} is missing (see adagc annotate --help)")
@@ -135,16 +209,31 @@ def _serve(options: Namespace) -> None:
 
     quiet_start()
     try:
-        from adagc.annotate.serve import Server
         from adagc.annotate.server import make_app
+        from adagc.web.serve import Server
     except ModuleNotFoundError as error:
         raise MissingExtraError("the web server of adagc annotate", "web") from error
+    from adagc.annotate.active import Chooser, choosing
     from adagc.annotate.project import open_project
+    from adagc.web.context import Neighbours
 
-    with open_project(options) as (desk, images):
-        server = Server(make_app(desk, images), host=options.host, port=options.port)
+    with open_project(options) as project:
+        desk = project.desk
+        neighbours = Neighbours(project.images)
+        app = make_app(desk, project.images, neighbours)
+        server = Server(app, host=options.host, port=options.port)
+        beside: list[Neighbours | Chooser] = [neighbours]  # what works beside the server
+        if options.active is not None:
+            beside.append(choosing(Path(options.active), desk, project.images))
+
+        def ready() -> None:
+            how = _HOW if project.imported is None else f"{project.imported}\n{_HOW}"
+            announce(server.address, how, browser=not options.no_browser)
+            for each in beside:
+                each.start()
+
         try:
-            server.run(lambda: _announce(server.address, browser=not options.no_browser))
+            server.run(ready)
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:
@@ -156,9 +245,10 @@ def _serve(options: Namespace) -> None:
             )
 
 
-def _announce(address: str, *, browser: bool) -> None:
-    print(address, flush=True)
-    print("Label in the browser; Ctrl-C here ends it. Every label is kept at once.", flush=True)
+def announce(address: str, *said: object, browser: bool) -> None:
+    """Print the address of a page and what else there is to say; open the page if wanted."""
+    for line in (address, *said):
+        print(line, flush=True)
     if browser:
         import threading
         import webbrowser

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adagc.commands.common import add_json, check_folder, make_parser, print_json, quiet_start
-from adagc.errors import DataError, UsageError, examples
+from adagc.errors import DataError, UsageError, examples, flag
 from adagc.options import REQUIRED
 from adagc.suggest import require_path
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from adagc.labels.statistics import FlipRates
+log = logging.getLogger(__name__)
 
 
 def prepare(argv: list[str]) -> None:
@@ -86,8 +84,10 @@ def prepare(argv: list[str]) -> None:
             f" ({examples(done.left_out)}): {Path(options.out) / LEFT_OUT} says why",
             soft_wrap=True,
         )
+    bands = "" if done.bands is None else f" --bands {done.bands}"
     console.stdout.print(
-        f"Train on them:  adagc train --data bigearthnet --root {options.out} --scheme random",
+        f"Train on them:  adagc train --data bigearthnet --root {options.out}{bands}"
+        " --scheme random",
         soft_wrap=True,
     )
 
@@ -119,8 +119,15 @@ def simulate_data(options: Namespace) -> None:
     from adagc.datasets.registry import find
     from adagc.labels import write_labels
     from adagc.labels.statistics import flip_rates
+    from adagc.paper.values import flip_rates_of_paper
     from adagc.training.observe import simulate
 
+    for name in ("areas", "maps", "map_classes", "ignore"):
+        if getattr(options, name):
+            raise UsageError(
+                f"{flag(name)} goes with TRUTH, a file of clean labels: the data set of --root"
+                " brings its own maps"
+            )
     out = Path(options.out)
     if out.is_file() and not options.force:
         raise UsageError(f"{out} exists: choose another --out, or replace it with --force")
@@ -131,6 +138,8 @@ def simulate_data(options: Namespace) -> None:
     if options.scheme == "dominant" and "count_maps" in entry.options:
         more["count_maps"] = options.workers
     collection = entry.open(root=options.root, **more)
+    for note in collection.images.notes:
+        log.warning(note)
     splits = tuple(collection.splits)
     table = simulate(collection, options.scheme, options.seed, splits=splits)
     write_labels(table, out)
@@ -139,19 +148,27 @@ def simulate_data(options: Namespace) -> None:
     kept = [row_of[collection.images.names[row]] for row in rows.tolist()]
     assert collection.truth is not None
     rates = flip_rates(collection.truth[rows], table.values[kept])
+    bare = int((table.values.max(axis=1) <= 0).sum())
+    if bare:
+        log.warning("%d images get no label: no map of theirs has a pixel of a class", bare)
     if options.json:
         print_json({"out": options.out, "hash": table.hash, "train": rates.to_dict()})
         return
     from adagc import console
 
-    console.stdout.print(_beside_paper(rates, collection.classes, options.scheme))
-    console.stdout.print(f"{len(table):,} labels written to {options.out}")
+    paper = flip_rates_of_paper(collection.classes, options.scheme)
+    scheme = options.scheme.capitalize()
+    console.stdout.print(rates.table(collection.classes, scheme=scheme, paper=paper))
+    beside = "" if paper is None else ", beside Table I of the paper (all of reBEN)"
+    console.stdout.print(
+        f"{len(table):,} labels written to {options.out}; the table is of the {len(rows):,}"
+        f" training images{beside}",
+        soft_wrap=True,
+    )
 
 
 def demo_reben(options: Namespace) -> None:
     """The path of a BigEarthNet user on a small made-up copy, for `adagc demo --reben`."""
-    import logging
-
     from adagc.demo_reben import run_demo
 
     quiet_start()
@@ -190,11 +207,3 @@ def _kind_of(root: Path) -> str:
     raise UsageError(
         f"{root} is no data set with clean labels that is recognised: name its kind with --data"
     )
-
-
-def _beside_paper(rates: FlipRates, classes: tuple[str, ...], scheme: str) -> Table:
-    """Flip rates of the training images, beside the paper's Table I if these are its classes."""
-    from adagc.paper.values import flip_rates_of_paper
-
-    paper = flip_rates_of_paper(classes, scheme)
-    return rates.table(classes, scheme=scheme.capitalize(), paper=paper)

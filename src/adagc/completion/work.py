@@ -207,10 +207,7 @@ def _decided(
     can = all(_tells(group) for group in groups)
     if limits is None and not can:
         limits = chosen_limits(run, None)
-        notes.append(
-            f"Fewer than {FEW_LABELS} labelled images, or a single class, do not tell how sure a"
-            f" label is: thresholds decide ({limits.words}), and nothing is unsure."
-        )
+        notes.append(_untold(groups, limits, subjects))
     fitted: dict[int, Presence] = {}  # groups may share what they are calibrated by
     for group in groups:
         seen = subjects.observed[group.where]
@@ -273,8 +270,27 @@ def _decided(
 
 def _tells(group: _Group) -> bool:
     """Whether labels tell what the probabilities of these images mean."""
-    enough = int((group.labels > 0).any(axis=1).sum()) >= FEW_LABELS
-    return enough and group.labels.shape[1] > 1
+    return _labelled(group.labels) >= FEW_LABELS and group.labels.shape[1] > 1
+
+
+def _labelled(observed: NDArray[np.int8]) -> int:
+    return int((observed > 0).any(axis=1).sum())
+
+
+def _untold(groups: list[_Group], limits: Thresholds, subjects: Subjects) -> str:
+    """That nothing tells how sure a label is, why, and what would."""
+    then = f"thresholds decide ({limits.words}), and nothing is unsure"
+    if groups[0].labels.shape[1] < 2:
+        return f"A single class does not tell how sure a label is: {then}."
+    few = min(_labelled(group.labels) for group in groups)
+    remedy = ""
+    training = subjects.labels
+    if training is not None and _labelled(training.values[training.train]) >= FEW_LABELS:
+        remedy = " --folds 5 --part train learns it from the labels of all training images."
+    return (
+        f"How sure a label is cannot be told from {few} labelled images that the network was not"
+        f" trained on ({FEW_LABELS} are needed): {then}.{remedy}"
+    )
 
 
 def _stable(run: Run, subjects: Subjects) -> NDArray[np.int64] | None:

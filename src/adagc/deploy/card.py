@@ -105,22 +105,23 @@ def _scores(told: CardInputs) -> str:
             "## Scores\n\nThere are no clean labels to test on. How good the model is has not been"
             " measured."
         )
-    rows = ["| metric | value | 95 % interval |", "|---|---|---|"]
+    rows = ["| metric | value | 95 % interval | what it measures |", "|---|---|---|---|"]
     summary = scores.summary()
     for key, metric in METRICS.items():
         known = told.intervals.get(key)
         ends = ("", "") if known is None else [metric.shown({key: v}) for v in _ends(known)]
         rows.append(
             f"| {metric.heading} {metric.arrow} | {metric.shown(summary)} |"
-            f" {' to '.join(ends) if known else ''} |"
+            f" {' to '.join(ends) if known else ''} | {metric.about} |"
         )
     about = (
         f"On {tested.images:,} {tested.split} images with clean labels, which training did not see."
-        " The intervals cover the choice of test images, not that of the seed of training."
+        " Shares are in per cent; ↑: higher is better, ↓: lower is better. The intervals cover the"
+        " choice of test images, not that of the seed of training."
     )
     notes = [note for note in (tested.remark, *told.remarks) if note]
     return "\n\n".join(
-        ["## Scores", about, "\n".join(rows), *notes, _per_class(told.facts, scores)]
+        ["## Scores", about, "\n".join(rows), *notes, "By class:", _per_class(told.facts, scores)]
     )
 
 

@@ -17,6 +17,15 @@ from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered, usable
 # Values per band from which on moments are kept; for smaller images they would take as much memory
 # as the values themselves.
 _WORTH = 64
+FEATURES = 32  # channels from which on maps are taken for features of a network, not for bands
+
+
+def is_feature_map(shape: tuple[int, ...]) -> bool:
+    """Whether images are stored feature maps of a network: deep, and with few positions.
+
+    Hyperspectral images have many bands too, but far more pixels than bands.
+    """
+    return len(shape) == 3 and shape[0] >= FEATURES and shape[0] > shape[1] * shape[2]
 
 
 class SceneDataset(ABC):

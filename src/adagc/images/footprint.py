@@ -15,7 +15,7 @@ from adagc.progress import tracked
 
 log = logging.getLogger(__name__)
 
-_TIFFS = (".tif", ".tiff")
+TIFFS = (".tif", ".tiff")
 _COMMON = "EPSG:4326"  # of images that do not share a reference system, as from several UTM zones
 _EARTH = 6_371_008.8  # mean radius in metres
 _RING = 13  # bytes of a polygon as well-known binary before the numbers of its first ring
@@ -31,7 +31,7 @@ def footprints(files: Sequence[Path]) -> tuple[list[bytes | None], str | None]:
     without a place have no outline. Needs rasterio if there is a GeoTIFF; without it a warning is
     logged and no file has an outline.
     """
-    tiffs = [file for file in files if file.suffix.lower() in _TIFFS]
+    tiffs = [file for file in files if file.suffix.lower() in TIFFS]
     if not tiffs:
         return [None] * len(files), None
     if find_spec("rasterio") is None:
@@ -41,7 +41,7 @@ def footprints(files: Sequence[Path]) -> tuple[list[bytes | None], str | None]:
                 " 'adagc[geo]'"
             )
         return [None] * len(files), None
-    found = {file: _corners(file) for file in tracked(tiffs, "reading places", unit="images")}
+    found = {file: corners_of(file) for file in tracked(tiffs, "reading places", unit="images")}
     systems = Counter(placed[1] for placed in found.values() if placed is not None)
     if not systems:
         return [None] * len(files), None
@@ -80,9 +80,9 @@ class Place:
 
 def file_place(file: Path) -> Place | None:
     """Where one file lies; None if it does not say, or rasterio is not installed."""
-    if file.suffix.lower() not in _TIFFS or find_spec("rasterio") is None:
+    if file.suffix.lower() not in TIFFS or find_spec("rasterio") is None:
         return None
-    placed = _corners(file)
+    placed = corners_of(file)
     if placed is None:
         return None
     corners, system = placed
@@ -128,8 +128,11 @@ def _distance(one: tuple[float, float], other: tuple[float, float]) -> float:
     return 2 * _EARTH * math.asin(math.sqrt(min(1.0, half)))
 
 
-def _corners(file: Path) -> tuple[Corners, str] | None:
-    """The corners of a file and their reference system; None if it does not say where it lies."""
+def corners_of(file: Path) -> tuple[Corners, str] | None:
+    """The corners of a file and their reference system; None if it does not say where it lies.
+
+    They begin with that of the first pixel and go on along the first row. Needs rasterio.
+    """
     import warnings
 
     import rasterio

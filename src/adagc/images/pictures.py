@@ -19,6 +19,7 @@ SIDE = 144  # longest side of a thumbnail in pixels
 SAMPLE = 64  # number of images from which the range of values to show is measured
 TINY = 64  # up to this side length images are stored unchanged and shown with square pixels
 SHARP = 256  # up to this side pictures to look at closely are stored without loss
+_FEWEST, _USUAL = 8, 512 * 512  # images at least; pixels of an image up to which all are taken
 PERCENTILES = (2, 98)  # darkest and brightest value to show
 _PIXELS = 2**14  # pixels of an image from which its range is measured
 _MIDDLE = 128  # grey of a band whose values are all equal
@@ -85,7 +86,10 @@ def limits(images: SceneDataset, channels: Sequence[int] | None = None) -> Limit
             return np.array([[0.0, 255.0]] * len(chosen))
     kept = _LIMITS.setdefault(images, {})
     if chosen not in kept:
-        count = min(SAMPLE, len(images))
+        # Of large images fewer, because reading them takes the time: whoever looks waits for it.
+        height, width = images.shape[1:]
+        fewer = max(_FEWEST, SAMPLE * _USUAL // max(1, height * width))
+        count = min(SAMPLE, fewer, len(images))
         rows = np.linspace(0, len(images) - 1, count).round().astype(np.int64)
         parts = list(_sampled(images, rows, chosen))
         if not parts:

@@ -165,7 +165,7 @@ class LabelTable:
     def where(self, row: int) -> str:
         """The position of a row for messages: file and line, or the row of a table in memory."""
         if self.lines is None:
-            return f"label table, row {row + 1}"
+            return f"{self.source or 'label table'}, row {row + 1}"
         return f"{self.source or 'label table'}, line {self.lines[row]}"
 
 

@@ -169,7 +169,7 @@ class DistPU(Method):
         scores = known(losses.precise(logits).detach().sigmoid(), batch.observed)
         if second:
             # Without warm-up an image has no pseudo-labels at its first visit: use its scores.
-            visited = self.pseudo_labels.seen[batch.index].unsqueeze(1)
+            visited = self.pseudo_labels.written(batch.index).unsqueeze(1)
             q = torch.where(visited, self.pseudo_labels[batch.index], scores.float())
             blended = network(mixed)
             fit = losses.reduce(losses.binary_cross_entropy(blended, mix(q)))

@@ -18,27 +18,38 @@ from adagc.ranks import Share, spread
 class SampleTable(nn.Module):
     """A table with one row per training image, stored in checkpoints and equal on all ranks.
 
+    It takes 4 bytes per entry and no more, since there may be millions of images.
+
     Args:
         rows: Number of training images.
         columns: Number of classes.
-        start: Value of every entry before its row is first written.
+        start: Value of every entry before its row is first written; a row in which every entry has
+            this value counts as never written.
     """
 
     values: Tensor  # (N, C) float32
-    seen: Tensor  # (N,) bool: ever written
 
     def __init__(self, rows: int, columns: int, *, start: float = 0.0) -> None:
         super().__init__()
+        self.start = start
         self.register_buffer("values", torch.full((rows, columns), start))
-        self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
 
     def __getitem__(self, index: Tensor) -> Tensor:
         return self.values[index]
 
+    @property
+    def seen(self) -> Tensor:
+        """Which rows were ever written, (N,) bool."""
+        return self.written(slice(None))
+
+    def written(self, index: Tensor | slice) -> Tensor:
+        """Which of these rows were ever written, one bool each."""
+        values = self.values[index]
+        return (values != values.new_tensor(self.start)).any(dim=1)
+
     def write(self, index: Tensor, rows: Tensor) -> None:
-        """Replace the rows of these images, without gradient, and mark them as seen."""
+        """Replace the rows of these images, without gradient."""
         self.values[index] = rows.detach().to(self.values.dtype)
-        self.seen[index] = True
 
     def average(self, index: Tensor, rows: Tensor, momentum: float, *, first: bool) -> Tensor:
         """Replace old rows by momentum * old + (1 - momentum) * new, and return the result.
@@ -48,9 +59,13 @@ class SampleTable(nn.Module):
         rows = rows.detach().to(self.values.dtype)
         averaged = torch.lerp(rows, self.values[index], momentum)
         if first:
-            averaged = torch.where(self.seen[index].unsqueeze(1), averaged, rows)
+            averaged = torch.where(self.written(index).unsqueeze(1), averaged, rows)
         self.write(index, averaged)
         return averaged
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *more: Any) -> None:
+        state.pop(f"{prefix}seen", None)  # of checkpoints that kept beside it what was written
+        super()._load_from_state_dict(state, prefix, *more)
 
 
 class AveragedNetwork(nn.Module):

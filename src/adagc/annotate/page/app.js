@@ -1,126 +1,32 @@
 // The page: shows what the server says, sends what people do. It decides nothing about the work.
+import { Pictures } from "./pictures.js";
 import { Stage } from "./stage.js";
-
-const byId = (id) => document.getElementById(id);
-const number = new Intl.NumberFormat("en");
-const RETRY = 2000; // milliseconds until a request that failed is sent again
-const CHANGED = 3500; // milliseconds for which a notice is shown
+import {
+  asking, byId, duration, introduce, invented, key as keycap, notice, number, project as opened, RETRY, seconds, startClock, welcome,
+  who,
+} from "./talk.js";
 
 let project; // what does not change: classes, composites, options
 let view; // what is before us
-let name = remembered("name") ?? "";
-let composite = 0;
 let busy = true; // an answer is under way, or the image is not there yet
 let seen = false; // the image of this view is on the screen
 let marking = false; // the next key marks a class as not there
 let marks = new Map(); // class number -> "present" or "absent", before the answer is sent
-let placeless = false; // images of this folder do not say where they lie
+let around = false; // what lies around the image is on the screen, in place of it
 let focusing = null; // the button that had the focus, for those who choose with Tab and Enter
 let listed = []; // class numbers of the buttons, in their order
 
 // -- what people work with -----------------------------------------------------------------------
 
 const stage = new Stage(byId("stage"), byId("frame"));
-const pictures = new Map(); // "row/composite" -> a promise of a loaded picture
+let pictures;
+const deliver = asking("annotate", who);
 
-function picture(row, which, whole = false) {
-  const key = `${row}/${which}/${whole}`;
-  if (!pictures.has(key)) {
-    const loaded = load(`api/picture/${row}/${which}${whole ? "?whole=true" : ""}`);
-    loaded.catch(() => pictures.delete(key));
-    pictures.set(key, loaded);
-  }
-  return pictures.get(key);
-}
-
-async function load(address) {
-  const answer = await fetch(address);
-  if (!answer.ok) {
-    const told = await answer.json().catch(() => ({}));
-    throw Object.assign(new Error(told.problem ?? ""), { broken: answer.status === 422 });
-  }
-  const image = new Image();
-  image.alt = "";
-  image.draggable = false;
-  image.src = URL.createObjectURL(await answer.blob());
-  try {
-    await image.decode();
-  } catch {
-    throw Object.assign(new Error("This image cannot be shown. Skip it."), { broken: true });
-  }
-  return image;
-}
-
-function forget(keep) {
-  for (const [key, loaded] of pictures) {
-    if (keep.includes(Number(key.split("/")[0]))) continue;
-    pictures.delete(key);
-    loaded.then((image) => URL.revokeObjectURL(image.src), () => {});
-  }
-}
-
-// -- time on screen, without the time in which the page is hidden ---------------------------------
-
-let since = 0;
-let spent = 0;
-const startClock = () => { spent = 0; since = performance.now(); };
-const seconds = () => (spent + (document.hidden ? 0 : performance.now() - since)) / 1000;
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) spent += performance.now() - since;
-  else since = performance.now();
-});
-
-// -- asking the server -----------------------------------------------------------------------------
-
-class Refused extends Error {}
-
-async function post(path, body) {
-  const answer = await fetch(`api/${path}`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ name, ...body }),
-  });
-  const told = await answer.json().catch(() => ({}));
-  if (answer.ok) return told;
-  if (answer.status === 507 || answer.status >= 502) throw new Error(told.problem);
-  throw new Refused(told.problem ?? "The server refused that.");
-}
-
-// Sends until the server has it: what is not acknowledged is not saved, and the page says so.
-async function ask(path, body = {}) {
+async function ask(path, body) {
   busy = true;
   enable();
-  for (;;) {
-    try {
-      const told = await post(path, body);
-      hideProblem();
-      return told;
-    } catch (error) {
-      if (error instanceof Refused) {
-        showProblem(error.message, "Load again");
-        await pressed(byId("again"));
-        hideProblem();
-        return post("look", {});
-      }
-      const text = error instanceof TypeError
-        ? "The server does not answer, so this is not saved yet. Is adagc annotate still running?"
-        : error.message || "The server does not answer, so this is not saved yet.";
-      showProblem(text, "Try again");
-      await Promise.race([pressed(byId("again")), pause(RETRY)]);
-    }
-  }
+  return deliver(path, body);
 }
-
-const pause = (time) => new Promise((done) => setTimeout(done, time));
-const pressed = (button) => new Promise((done) => button.addEventListener("click", done, { once: true }));
-const invented = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-
-function showProblem(text, action) {
-  byId("problem").textContent = text;
-  byId("again").textContent = action;
-  byId("banner").hidden = false;
-}
-const hideProblem = () => { byId("banner").hidden = true; };
 
 // -- showing ---------------------------------------------------------------------------------------
 
@@ -134,9 +40,14 @@ async function show(next) {
   showProgress();
   showCandidates();
   if (view.notice) notice(view.notice);
+  byId("bias").textContent = view.bias;
+  byId("bias").hidden = !view.bias;
   byId("end").hidden = view.image !== null;
   if (view.image === null) {
+    leaveSurroundings();
     stage.clear();
+    byId("where").hidden = true;
+    byId("around").hidden = true;
     byId("broken").hidden = true;
     showEnd();
     busy = false;
@@ -144,24 +55,25 @@ async function show(next) {
     return;
   }
   await showPicture(!same);
-  forget([view.image, view.upcoming]);
-  if (view.upcoming !== null) picture(view.upcoming, composite).catch(() => {});
+  pictures.forget([view.image, view.upcoming]);
+  pictures.ahead(view.upcoming);
 }
 
 async function showPicture(fresh) {
   const row = view.image;
-  const which = composite;
+  leaveSurroundings();
+  const which = pictures.composite;
   let image = null;
   try {
-    image = await picture(row, which);
+    image = await pictures.of(row);
     byId("broken").hidden = true;
   } catch (error) {
-    if (row !== view.image || which !== composite) return;
+    if (row !== view.image || which !== pictures.composite) return;
     byId("broken").textContent = error.broken ? error.message : "The picture did not arrive. Skip it, or load the page again.";
     byId("broken").hidden = false;
   }
-  if (row !== view.image || which !== composite) return; // something else came meanwhile
-  if (image) stage.show(image, fresh, Math.max(image.naturalWidth, image.naturalHeight) >= project.longest ? () => picture(row, which, true) : null);
+  if (row !== view.image || which !== pictures.composite) return; // something else came meanwhile
+  if (image) stage.show(image, fresh, pictures.whole(row, image));
   else stage.clear();
   seen = image !== null;
   busy = false;
@@ -172,17 +84,40 @@ async function showPicture(fresh) {
   if (fresh) speak();
 }
 
-async function showPlace(row) {
-  byId("where").hidden = true;
-  const told = placeless ? {} : await fetch(`api/place/${row}`).then((answer) => answer.json()).catch(() => ({}));
-  if (row !== view.image || told.latitude === undefined) {
-    placeless ||= told.latitude === undefined && row === view.image;
+async function showSurroundings() {
+  if (byId("around").hidden || busy) return;
+  if (around) {
+    await showPicture(false);
     return;
   }
-  const degrees = (angle, [plus, minus]) => `${Math.abs(angle).toFixed(4)}° ${angle < 0 ? minus : plus}`;
-  const wide = told.width >= 10000 ? `${Math.round(told.width / 1000)} km` : told.width >= 1000 ? `${(told.width / 1000).toFixed(1)} km` : `${Math.round(told.width)} m`;
-  byId("where").textContent = `${degrees(told.latitude, "NS")}, ${degrees(told.longitude, "EW")} · ${wide} wide`;
-  byId("where").hidden = false;
+  const row = view.image;
+  const image = await pictures.around(row).catch(() => null);
+  if (row !== view.image || busy) return;
+  if (!image) {
+    notice("What lies around this image cannot be shown.");
+    return;
+  }
+  around = true;
+  byId("around").setAttribute("aria-pressed", "true");
+  stage.show(image, true, null);
+  byId("spoken").textContent = "What lies around the image, which is outlined in the middle.";
+}
+
+function leaveSurroundings() {
+  if (!around) return;
+  around = false;
+  stage.reset();
+  byId("around").setAttribute("aria-pressed", "false");
+}
+
+async function showPlace(row, again = false) {
+  byId("around").hidden = true;
+  const neighbours = await pictures.place(row, () => view.image);
+  if (neighbours === null || row !== view.image) return;
+  byId("around").hidden = !neighbours;
+  // The server may not have come to the neighbours yet.
+  if (!neighbours && !again) setTimeout(() => { if (row === view.image) showPlace(row, true); }, RETRY);
+  if (neighbours) document.querySelector("#help .placed").hidden = false;
 }
 
 function showProgress() {
@@ -195,12 +130,6 @@ function showProgress() {
     if (view.finished < view.total) pace += ` · ${duration((view.total - view.finished) / view.rate)} left`;
   }
   byId("pace").textContent = pace;
-}
-
-function duration(hours) {
-  const minutes = Math.ceil(hours * 60);
-  if (minutes < 60) return `${minutes} min`;
-  return hours < 10 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${number.format(Math.round(hours))} h`;
 }
 
 function showCandidates() {
@@ -220,11 +149,8 @@ function candidate(each, place) {
   button.type = "button";
   button.dataset.class = each;
   if (place < 9) {
-    const key = document.createElement("kbd");
-    key.textContent = place + 1;
-    key.setAttribute("aria-hidden", "true");
     button.setAttribute("aria-keyshortcuts", place + 1);
-    button.append(key);
+    button.append(keycap(place + 1));
   }
   const text = document.createElement("span");
   text.textContent = project.classes[each];
@@ -284,14 +210,6 @@ function speak() {
     : byId("broken").textContent;
 }
 
-let hiding;
-function notice(text) {
-  byId("notice").textContent = text;
-  byId("notice").hidden = false;
-  clearTimeout(hiding);
-  hiding = setTimeout(() => { byId("notice").hidden = true; }, CHANGED);
-}
-
 // -- what people do --------------------------------------------------------------------------------
 
 function choose(place) {
@@ -325,7 +243,7 @@ async function send(kind, present = [], key = null) {
   const body = {
     image: view.image, kind, present, key, request: invented(),
     absent: kind === "choose" || kind === "absent" ? marked("absent") : [],
-    seconds: Math.min(seconds(), 1e6),
+    seconds: seconds(),
   };
   const next = await ask("answer", body);
   byId("search").value = "";
@@ -343,6 +261,7 @@ const actions = {
   reopen: async () => show(await ask("reopen")),
   look: async () => show(await ask("look")),
   composite: () => switchComposite(),
+  around: () => showSurroundings(),
   "zoom-in": () => stage.zoom(1.5),
   "zoom-out": () => stage.zoom(1 / 1.5),
   "zoom-fit": () => stage.fit(),
@@ -354,22 +273,9 @@ for (const [id, act] of Object.entries(actions)) byId(id).addEventListener("clic
 
 async function switchComposite() {
   if (project.composites.length < 2 || view.image === null) return;
-  composite = (composite + 1) % project.composites.length;
-  remember("composite", project.composites[composite].name);
-  nameComposite();
+  pictures.next();
   await showPicture(false);
-  if (view.upcoming !== null) picture(view.upcoming, composite).catch(() => {});
-}
-
-function nameComposite() {
-  const button = byId("composite");
-  button.hidden = project.composites.length < 2;
-  const key = document.createElement("kbd");
-  key.textContent = "B";
-  key.setAttribute("aria-hidden", "true");
-  const { name: called, bands } = project.composites[composite];
-  button.replaceChildren(key, ` ${called}`);
-  button.title = `Bands: ${bands.join(", ")}`;
+  pictures.ahead(view.upcoming);
 }
 
 function showCounts() {
@@ -392,7 +298,7 @@ function showCounts() {
   byId("mine").textContent = `You gave ${number.format(view.mine)} of the answers.`;
 }
 
-const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
+const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", c: "around", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
 const moves = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 document.addEventListener("keydown", (event) => {
@@ -426,49 +332,14 @@ byId("search").addEventListener("input", showCandidates);
 
 // -- beginning -------------------------------------------------------------------------------------
 
-function remembered(what) {
-  try { return localStorage.getItem(`adagc-annotate-${what}`); } catch { return null; }
-}
-function remember(what, value) {
-  try { localStorage.setItem(`adagc-annotate-${what}`, value); } catch { /* only for this visit */ }
-}
-
-function welcome() {
-  byId("name").value = name;
-  byId("welcome").showModal();
-  byId("name").select();
-}
-byId("welcome").addEventListener("cancel", (event) => { if (!name) event.preventDefault(); });
-byId("welcome").addEventListener("close", () => {
-  const given = byId("name").value.trim();
-  if (!given) return name || welcome();
-  if (given === name && view) return undefined;
-  name = given;
-  remember("name", name);
-  return begin();
-});
-
 async function begin() {
-  byId("known-as").textContent = `You are ${name}.`;
   await show(await ask("look"));
   if (project.everything && !matchMedia("(pointer: coarse)").matches) byId("search").focus();
 }
 
 async function start() {
-  for (;;) {
-    try {
-      const answer = await fetch("api/project");
-      if (!answer.ok) throw new Refused((await answer.json()).problem);
-      project = await answer.json();
-      break;
-    } catch (error) {
-      showProblem(error instanceof Refused ? error.message : "The server does not answer.", "Try again");
-      await Promise.race([pressed(byId("again")), pause(RETRY)]);
-    }
-  }
-  hideProblem();
-  composite = Math.max(0, project.composites.findIndex((each) => each.name === remembered("composite")));
-  nameComposite();
+  project = await opened();
+  pictures = new Pictures(project);
   const many = project.everything;
   byId("answers").classList.toggle("many", many);
   byId("search").hidden = !many;
@@ -476,15 +347,12 @@ async function start() {
   byId("confirm-row").hidden = !(project.several || project.absent);
   byId("absent").hidden = !project.absent;
   byId("question").textContent = project.several ? "Which of these are in the image?" : many ? "Which class is in the image?" : "Which of these is in the image?";
-  byId("bias").textContent = project.bias;
-  byId("bias").hidden = !project.bias;
-  for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1]]) {
+  for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1], ["placed", false]]) {
     document.querySelector(`#help .${what}`).hidden = !wanted;
   }
   byId("last-key").textContent = Math.min(9, project.candidates);
   byId("hint").textContent = many ? "Type to find a class, Enter takes the first. Esc leaves the field." : "Any class that you see is right: it need not be the largest.";
-  if (name) await begin();
-  else welcome();
+  await introduce(begin);
 }
 
 start();

@@ -48,7 +48,12 @@ def areas_of(
     if layout.maps is None:
         raise DataError(
             f"{layout.root}: there are no reference maps (Reference_Maps/<tile>/<patch>/<patch>"
-            "_reference_map.tif), from which areas of classes are known"
+            "_reference_map.tif), from which areas of classes are known: "
+            + (
+                "version 1 has none, use version 2 (reBEN) or the scheme random"
+                if layout.version == 1
+                else "put that folder of reBEN beside its images, or use the scheme random"
+            )
         )
     files = [map_file(layout.maps, name) for name in patches.names]
     broken: list[Path] = []

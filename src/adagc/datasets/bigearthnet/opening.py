@@ -6,20 +6,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets.assemble import read_split
 from adagc.datasets.bigearthnet.layout import TREE, Layout, find_layout
 from adagc.datasets.bigearthnet.maps import areas_of, counts_file
 from adagc.datasets.bigearthnet.metadata import read_metadata
 from adagc.datasets.bigearthnet.nomenclature import CLASSES
-from adagc.datasets.bigearthnet.patches import CLOUDY, SPLITS, Patches
+from adagc.datasets.bigearthnet.patches import CLOUDY, Patches
+from adagc.datasets.bigearthnet.splits import Splits, splits_of
 from adagc.datasets.bigearthnet.store import Store, open_store
 from adagc.datasets.collection import Collection
-from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError
 from adagc.images.bigearthnet.bands import OPTICAL, RADAR, choose_bands
 from adagc.images.bigearthnet.lmdb import LmdbSource, database
@@ -28,13 +27,11 @@ from adagc.images.bigearthnet.scenes import PatchScenes
 from adagc.images.bigearthnet.sources import Source, TreeSource
 from adagc.images.scan import require_folder
 
-# Sizes of the published splits of version 2, of patches without snow, clouds and shadow.
-PUBLISHED: Final = {"train": 237_871, "val": 122_342, "test": 119_825}
-_SHARES: Final = {"train": 0.5, "val": 0.25, "test": 0.25}  # where there are no published splits
 HALVES: Final = {
     "optical": "the Sentinel-2 half (BigEarthNet-S2)",
     "radar": "the Sentinel-1 half (BigEarthNet-S1)",
 }
+_NO_MAPS: Final = "There are no reference maps, so that no dominant labels can be simulated."
 
 
 @dataclass(frozen=True)
@@ -172,13 +169,20 @@ def bigearthnet_collection(
     copy = open_copy(layout, cloudy=cloudy)
     _require(root, chosen, copy.halves)
     how = resample or DEFAULT
-    images = PatchScenes(copy.source, copy.patches.names, chosen, resample=how, notes=copy.notes)
+    splits = splits_of(copy.patches, split, seed, layout.version)
+    warnings = [*copy.notes, *filter(None, [splits.warning])]
+    images = PatchScenes(copy.source, copy.patches.names, chosen, resample=how, notes=warnings)
     notes = [
-        *copy.notes,
         "Training reads pixels far faster from what adagc prepare makes of this folder.",
     ]
     areas = _areas(layout, copy.patches, count_maps)
-    return _collection(layout.title, images, copy.patches, split, seed, how, areas, notes)
+    if areas is None:
+        notes.append(
+            _NO_MAPS
+            if layout.maps is None
+            else "Reference maps are there; adagc simulate --root and adagc prepare count them."
+        )
+    return _collection(layout.title, images, copy.patches, splits, how, areas, notes)
 
 
 def _areas(layout: Layout, patches: Patches, workers: int) -> NDArray[np.float32] | None:
@@ -218,11 +222,14 @@ def _of_store(
         areas = None if areas is None else areas[keep]
         source = store.source.chosen(keep)
     how = resample or plan.resample
+    splits = splits_of(patches, split, seed, plan.version)
+    lacking = [f"{HALVES[half]} is missing" for half in HALVES if half not in halves]
     images = PatchScenes(
         source, patches.names, bands, resample=how, records=store.records, rows=rows,
-        notes=[f"{HALVES[half]} is missing" for half in HALVES if half not in halves],
+        notes=[*lacking, *filter(None, [splits.warning])],
     )  # fmt: skip
-    return _collection(store.title, images, patches, split, seed, how, areas, [])
+    notes = [_NO_MAPS] if areas is None else []
+    return _collection(store.title, images, patches, splits, how, areas, notes)
 
 
 def _require(root: Path, bands: Sequence[str], halves: Sequence[str]) -> None:
@@ -239,56 +246,36 @@ def _collection(
     title: str,
     images: PatchScenes,
     patches: Patches,
-    split: Path | None,
-    seed: int,
+    splits: Splits,
     resample: Resample,
     areas: NDArray[np.float32] | None,
     notes: Sequence[str],
 ) -> Collection:
-    splits, sentence = _splits(patches, split, seed)
-    named = [*notes, sentence]
+    named = [*images.notes, *notes, splits.sentence]
+    parts = splits.rows
     unlabelled = int((~patches.labels.any(axis=1)).sum())
     if unlabelled:
-        splits = {part: rows[patches.labels[rows].any(axis=1)] for part, rows in splits.items()}
+        parts = {part: rows[patches.labels[rows].any(axis=1)] for part, rows in parts.items()}
         named.append(
             f"{unlabelled:,} patches have none of the {len(CLASSES)} classes and are left out, as"
             " in the original"
+        )
+    unmapped = 0 if areas is None else int((areas.max(axis=1) == 0).sum())
+    if unmapped:
+        named.append(
+            f"{unmapped:,} patches have no reference map that can be read, or none with a labelled"
+            " pixel: they get no dominant label"
         )
     kinds = f"{len(images.bands)} bands ({' '.join(images.bands)})"
     return Collection(
         images=images,
         classes=CLASSES,
-        splits=splits,
+        splits=parts,
         truth=patches.labels,
         areas=areas,
         description=f"{title}, {len(images):,} patches, {kinds}, {resample} for 20 and 60 m",
         notes=tuple(named),
     )
-
-
-def _splits(
-    patches: Patches, file: Path | None, seed: int
-) -> tuple[dict[str, NDArray[np.int64]], str]:
-    """The splits, and a sentence on where they come from and how large they are."""
-    if file is not None:
-        splits: dict[str, Any] = read_split(file, patches.names)
-        origin = f"splits of {file.name}"
-    elif (patches.split >= 0).any():
-        splits = {part: rows for part in SPLITS if len(rows := patches.rows_of(part))}
-        origin = "published splits"
-    else:
-        # By the first label: each split gets its share of every class.
-        first = np.where(patches.labels.any(axis=1), patches.labels.argmax(axis=1), -1)
-        splits = stratified_split(first, _SHARES, seed)
-        origin = f"no published splits here, drawn with seed {seed}"
-    if "train" not in splits:
-        raise DataError(f"{file or 'the metadata'}: no patch is left for training")
-    sizes = {part: len(rows) for part, rows in splits.items()}
-    least = min(sizes.values())
-    told = ", ".join(f"{size:,} {part}" for part, size in sizes.items())
-    ratio = " : ".join(f"{size / least:.2g}" for size in sizes.values()) if least else ""
-    whole = "; all patches of reBEN" if sizes == PUBLISHED else ""
-    return splits, f"{origin}: {told} ({ratio}){whole}"
 
 
 __all__ = ["Copy", "bigearthnet_collection", "open_copy", "require_layout"]

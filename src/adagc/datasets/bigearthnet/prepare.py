@@ -38,6 +38,7 @@ from adagc.datasets.bigearthnet.store import (
 )
 from adagc.datasets.bigearthnet.writing import (
     CHUNK,
+    Chunk,
     Work,
     Writer,
     Written,
@@ -70,6 +71,7 @@ class Prepared:
     left_out: dict[str, str]  # patch -> why it could not be read
     seconds: float
     notes: tuple[str, ...]
+    bands: str | None = None  # of the only half that is there, as `--bands` names them
 
 
 def prepare(
@@ -105,17 +107,17 @@ def prepare(
     radar, optical = ("radar" in copy.halves), ("optical" in copy.halves)
     plan = Plan(form, resample, layout.version, len(patches), names, radar, optical, cloudy)
     _claim(out, plan)
-    assert isinstance(copy.source, NativeSource)
     parts = tuple(_PARTS[half] for half in _PARTS if half in copy.halves)
     size = len(patches) * (sum(databases.entry_sizes()) + 1024) * 5 // 4 + 2**24
-    work = Work(copy.source, patches.names, patches.radar, out, form, resample, parts, size)
+    work = Work(out, form, resample, parts, len(patches), size)
     with locked(out / _LOCK):
         state = _State.open(out, len(patches))
         todo = state.todo()
-        _check_room(out, work, len(todo))
+        left = sum(min(CHUNK, work.count - start) for start in todo)
+        _check_room(out, work, left)
         if form == "memmap" and todo:
             allocate(out, len(patches), parts)
-        for done in _written(work, todo, workers):
+        for done in _written(work, copy, todo, workers):
             state.note(done)
         bad = {patches.names[row]: reason for row, reason in sorted(state.bad.items())}
         notes = _finish(out, copy, plan, state, workers)
@@ -123,10 +125,11 @@ def prepare(
         out,
         form,
         len(patches) - len(bad),
-        sum(min(CHUNK, len(patches) - start) for start in todo),
+        left,
         bad,
         time.monotonic() - began,
         tuple(notes),
+        None if len(parts) > 1 else parts[0],
     )
     if strict and bad:
         raise DataError(
@@ -157,13 +160,33 @@ def _claim(out: Path, plan: Plan) -> None:
     write_json(out / PLAN, plan.to_dict())
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A line of the journal: these patches are on the disk, but for those that cannot be read."""
+
+    start: int
+    count: int
+    bad: dict[int, str]
+
+    @classmethod
+    def read(cls, text: str) -> _Line | None:
+        """Read a line; None for the last one, if the process was killed while it was written."""
+        try:
+            start, count, bad = json.loads(text)
+            return cls(int(start), int(count), {int(row): str(why) for row, why in bad})
+        except (ValueError, TypeError):
+            return None
+
+    def __str__(self) -> str:
+        return json.dumps([self.start, self.count, sorted(self.bad.items())]) + "\n"
+
+
 @dataclass
 class _State:
     """What is written already: chunks, moments, checksums and patches that cannot be read."""
 
     folder: Path
-    count: int
-    chunks: set[int]
+    done: NDArray[np.bool_]  # which patches are on the disk, or cannot be read
     bad: dict[int, str]
     records: NDArray[np.void]
     checksums: NDArray[np.uint32]
@@ -171,31 +194,30 @@ class _State:
     @classmethod
     def open(cls, folder: Path, count: int) -> _State:
         """Read the journal; what a finished store had to leave out is tried again."""
-        chunks: dict[int, dict[int, str]] = {}
+        lines: list[_Line] = []
         path = folder / _JOURNAL
         if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    start, failed = json.loads(line)
-                    chunks[int(start)] = {int(row): str(why) for row, why in failed}
-                except (ValueError, TypeError):  # the last line, if the process was killed in it
-                    continue
+            found = map(_Line.read, path.read_text(encoding="utf-8").splitlines())
+            lines = [line for line in found if line is not None]
         if (folder / STORE).exists():
-            chunks = {start: failed for start, failed in chunks.items() if not failed}
-            if len(chunks) * CHUNK < count:
-                (folder / STORE).unlink()
-                lines = "".join(json.dumps([start, []]) + "\n" for start in chunks)
-                write_text(path, lines)
+            lines = [line for line in lines if not line.bad]
         elif path.exists() and not path.read_bytes().endswith(b"\n"):
             append(path, b"\n")  # so that the line that was cut off does not spoil the next one
+        done = np.zeros(count, dtype=np.bool_)
+        for line in lines:
+            done[line.start : line.start + line.count] = True
+        if (folder / STORE).exists() and not done.all():
+            (folder / STORE).unlink()
+            write_text(path, "".join(map(str, lines)))
         records = _table(folder / MOMENTS, (count,), RECORD)
         checksums = _table(folder / _CHECKSUMS, (count, 2), np.dtype(np.uint32))
-        bad = {row: why for failed in chunks.values() for row, why in failed.items()}
-        return cls(folder, count, set(chunks), bad, records, checksums)
+        bad = {row: why for line in lines for row, why in line.bad.items()}
+        return cls(folder, done, bad, records, checksums)
 
     def todo(self) -> list[int]:
-        """The chunks that are not written yet."""
-        return [start for start in range(0, self.count, CHUNK) if start not in self.chunks]
+        """Where the chunks begin that are not written yet."""
+        starts = range(0, len(self.done), CHUNK)
+        return [start for start in starts if not self.done[start : start + CHUNK].all()]
 
     def note(self, done: Written) -> None:
         """Keep what is known of a chunk, and then say that it is done."""
@@ -206,9 +228,8 @@ class _State:
             assert isinstance(table, np.memmap)
             table.flush()
         self.bad |= done.bad
-        line = json.dumps([done.start, sorted(done.bad.items())]) + "\n"
-        append(self.folder / _JOURNAL, line.encode())
-        self.chunks.add(done.start)
+        line = _Line(done.start, len(done.records), done.bad)
+        append(self.folder / _JOURNAL, str(line).encode())
 
 
 def _table(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.memmap[Any, Any]:
@@ -219,17 +240,17 @@ def _table(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.memma
     return np.lib.format.open_memmap(path, mode="r+")
 
 
-def _check_room(out: Path, work: Work, chunks: int) -> None:
-    """NoSpaceError if what is still to be written does not fit on the disk."""
+def _check_room(out: Path, work: Work, patches: int) -> None:
+    """NoSpaceError if the patches that are still to be written do not fit on the disk."""
     if work.form == "lmdb":
         sizes = dict(zip(("s2", "s1"), databases.entry_sizes(), strict=True))
         each = sum(sizes[part] for part in work.parts) * 21 // 20  # and the pages of its tree
-        needed = chunks * CHUNK * each
+        needed = patches * each
     else:
         # Shards that are there have their space reserved.
         there = sum(path.stat().st_size for path in out.glob("s[12]-*.npy"))
-        needed = work.count * PATCH_BYTES - there if chunks else 0
-    needed += chunks * CHUNK * _SMALL
+        needed = work.count * PATCH_BYTES - there if patches else 0
+    needed += patches * _SMALL
     free = shutil.disk_usage(out).free
     if needed > free:
         raise NoSpaceError(
@@ -238,16 +259,27 @@ def _check_room(out: Path, work: Work, chunks: int) -> None:
         )
 
 
-def _written(work: Work, todo: list[int], workers: int) -> Iterator[Written]:
+def _written(work: Work, copy: Copy, todo: list[int], workers: int) -> Iterator[Written]:
     """Write these chunks, and yield what became of each when it is on the disk."""
     total = sum(min(CHUNK, work.count - start) for start in todo)
+    chunks = (_chunk(copy, start) for start in todo)
     with meter("preparing patches", total, unit="patches") as shown:
         began = time.monotonic()
         several = workers > 1 and len(todo) > 1
-        for done in (_by_processes if several else _here)(work, todo, workers):
+        written = _by_processes(work, chunks, workers) if several else _here(work, chunks)
+        for done in written:
             yield done
             shown.advance(len(done.records))
             _tell_rate(shown, began)
+
+
+def _chunk(copy: Copy, start: int) -> Chunk:
+    patches = copy.patches
+    rows = slice(start, start + CHUNK)
+    own = np.arange(start, min(start + CHUNK, len(patches)), dtype=np.int64)
+    source = copy.source.chosen(own)
+    assert isinstance(source, NativeSource)
+    return Chunk(start, source, patches.names[rows], patches.radar[rows])
 
 
 def _tell_rate(shown: Meter, began: float) -> None:
@@ -257,26 +289,23 @@ def _tell_rate(shown: Meter, began: float) -> None:
     )
 
 
-def _here(work: Work, todo: list[int], workers: int) -> Iterator[Written]:
+def _here(work: Work, chunks: Iterator[Chunk]) -> Iterator[Written]:
     writer = Writer(work)
     try:
-        yield from map(writer.write, todo)
+        yield from map(writer.write, chunks)
     finally:
         writer.close()
 
 
-def _by_processes(work: Work, todo: list[int], workers: int) -> Iterator[Written]:
+def _by_processes(work: Work, chunks: Iterator[Chunk], workers: int) -> Iterator[Written]:
     if work.form == "lmdb":
         Writer(work).close()  # makes the store, so that workers find it
-    pool = ProcessPoolExecutor(
-        min(workers, len(todo)), multiprocessing.get_context("spawn"), start_worker, (work,)
-    )
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), start_worker, (work,))
     waiting: set[Future[Written]] = set()
-    chunks = iter(todo)
     try:
         while True:
-            while len(waiting) < 2 * workers and (start := next(chunks, None)) is not None:
-                waiting.add(pool.submit(write_chunk, start))
+            while len(waiting) < 2 * workers and (chunk := next(chunks, None)) is not None:
+                waiting.add(pool.submit(write_chunk, chunk))
             if not waiting:
                 return
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)

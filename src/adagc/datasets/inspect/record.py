@@ -164,7 +164,7 @@ def render(inspection: Inspection) -> RenderableType:
     images = inspection.images
     parts: list[RenderableType] = [
         Text(f"{inspection.root}: {inspection.kind}, {len(images.names)} images", style="bold"),
-        *(Text(note) for note in inspection.notes),
+        *(Text(note) for note in inspection.notes if note not in inspection.warnings),
         _table(
             "Shapes",
             ("shape", "images"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, Literal, get_args
 
@@ -17,6 +18,7 @@ RESAMPLE: Final[tuple[Resample, ...]] = get_args(Resample)
 DEFAULT: Final[Resample] = "nearest"
 _SHARPNESS = -0.75  # of the cubic, as in torch and OpenCV
 _PATCHES = 8  # that are enlarged together: what is half done stays in the processor's cache
+_MARGIN = 2  # pixels beyond each edge that the taps of a bicubic value may reach
 
 
 def enlarge(values: NDArray[np.uint16], out: NDArray[np.generic], how: Resample) -> None:
@@ -28,20 +30,18 @@ def enlarge(values: NDArray[np.uint16], out: NDArray[np.generic], how: Resample)
     count, side = values.shape[0], values.shape[-1]
     if side == SIDE:
         out[...] = values
-    elif how == "nearest":
-        times = SIDE // side
-        # The short axis first: whole rows are copied next.
-        rows = _repeated(values.astype(out.dtype), times)
-        for step in range(times):
-            out[:, step::times] = rows
-    else:
-        for start in range(0, count, _PATCHES):
-            part = slice(start, start + _PATCHES)
-            tall = _cubic(values[part].astype(np.float32), 1)
-            whole = _cubic(tall, 2)
-            np.rint(whole, out=whole)
-            np.clip(whole, 0, np.iinfo(np.uint16).max, out=whole)
-            out[part] = whole
+        return
+    write = _nearest if how == "nearest" else _cubic
+    for start in range(0, count, _PATCHES):
+        part = slice(start, start + _PATCHES)
+        write(values[part], out[part], SIDE // side)
+
+
+def _nearest(values: NDArray[np.uint16], out: NDArray[np.generic], times: int) -> None:
+    # The short axis first: whole rows are copied next.
+    rows = _repeated(values.astype(out.dtype), times)
+    for step in range(times):
+        out[:, step::times] = rows
 
 
 def _repeated(values: NDArray[Any], times: int) -> NDArray[Any]:
@@ -55,30 +55,60 @@ def _repeated(values: NDArray[Any], times: int) -> NDArray[Any]:
     return wide.view(values.dtype)
 
 
-def _cubic(values: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
-    """Enlarge one axis of (N, rows, columns) to 120.
+def _cubic(values: NDArray[np.uint16], out: NDArray[np.generic], times: int) -> None:
+    """Enlarge along rows, then along columns, as torch does."""
+    side = values.shape[-1]
+    padded = _padded(values)
+    wide = np.empty((*padded.shape[:2], SIDE), dtype=np.float32)
+    for phase, sums in enumerate(_interpolated(padded, 1, times)):
+        wide[:, :, phase::times] = sums[:, :, :side]
+    for phase, sums in enumerate(_interpolated(wide, SIDE, times)):
+        whole = sums[:, :side]
+        np.clip(whole, 0, np.iinfo(np.uint16).max, out=whole)
+        np.rint(whole, out=out[:, phase::times], casting="unsafe")
 
-    Sums of the four pixels that count, always in the same order, instead of matrix products: so the
-    same patch has the same bits in every batch and on every machine, and small products are not
-    shared among threads that wait for each other.
+
+def _padded(values: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """As floats, with the pixels at every edge repeated beyond it."""
+    count, side = values.shape[0], values.shape[-1]
+    padded = np.empty((count, side + 2 * _MARGIN, side + 2 * _MARGIN), dtype=np.float32)
+    inside = padded[:, _MARGIN:-_MARGIN]
+    inside[:, :, _MARGIN:-_MARGIN] = values
+    inside[:, :, :_MARGIN] = values[:, :, :1]
+    inside[:, :, -_MARGIN:] = values[:, :, -1:]
+    padded[:, :_MARGIN] = inside[:, :1]
+    padded[:, -_MARGIN:] = inside[:, -1:]
+    return padded
+
+
+def _interpolated(
+    values: NDArray[np.float32], step: int, times: int
+) -> Iterator[NDArray[np.float32]]:
+    """For every phase, each value interpolated with its neighbours, in an array that is reused.
+
+    Neighbours are `step` numbers apart in memory, so that every sum is one of long runs of numbers;
+    what lies in the margin of the result means nothing. Sums of the four values that count, always
+    in the same order, instead of matrix products: so a patch has the same bits in every batch and
+    on every machine, and small products are not shared among threads that wait for each other.
     """
-    side = values.shape[axis]
-    times = SIDE // side
-    padding = [(0, 0), (0, 0), (0, 0)]
-    padding[axis] = (2, 2)
-    padded = np.moveaxis(np.pad(values, padding, mode="edge"), axis, 0)
-    shape = list(values.shape)
-    shape[axis] = SIDE
-    out = np.empty(shape, dtype=np.float32)
-    along = np.moveaxis(out, axis, 0)
-    product = np.empty_like(padded[:side])
-    for phase, (first, weights) in enumerate(phases(times)):
-        target = np.multiply(padded[first : first + side], weights[0])
-        for tap in range(1, 4):
-            taken = padded[first + tap : first + tap + side]
-            target += np.multiply(taken, weights[tap], out=product)
-        along[phase::times] = target
-    return out
+    flat = values.reshape(-1)
+    length = len(flat) - 2 * _MARGIN * step
+    # Phases to the left and right of a pixel have the same weights, in reverse order.
+    products: dict[float, NDArray[np.float32]] = {}
+
+    def product(weight: np.float32, tap: int) -> NDArray[np.float32]:
+        if float(weight) not in products:
+            products[float(weight)] = flat * weight
+        return products[float(weight)][tap * step : tap * step + length]
+
+    found = np.empty_like(flat)
+    sums = found[:length]
+    for first, weights in phases(times):
+        taps = [product(weight, first + tap) for tap, weight in enumerate(weights)]
+        np.add(taps[0], taps[1], out=sums)
+        np.add(sums, taps[2], out=sums)
+        np.add(sums, taps[3], out=sums)
+        yield found.reshape(values.shape)
 
 
 @lru_cache

@@ -13,6 +13,7 @@ from adagc.images.bigearthnet.bands import SIDE, depth_of
 from adagc.images.bigearthnet.measured import combined, flaws
 from adagc.images.bigearthnet.resample import Resample
 from adagc.images.bigearthnet.sources import Source
+from adagc.images.memory import Recycled
 from adagc.images.moments import Moments
 
 
@@ -49,10 +50,11 @@ class PatchScenes(SceneDataset):
         self.dtype = depth_of(self.bands)
         self._records, self._rows = records, rows
         self._notes = tuple(notes)
+        self._memory = Recycled()
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """See `SceneDataset.gather`."""
-        out: NDArray[Any] = np.empty((len(rows), *self.shape), dtype=self.dtype)
+        out = self._memory.empty((len(rows), *self.shape), self.dtype)
         self.source.fill(np.asarray(rows), self.bands, self.resample, out)
         return out
 

@@ -81,14 +81,14 @@ class ShardSource(Source):
         out: NDArray[Any],
     ) -> None:
         """See `Source.fill`; the bands are enlarged as the store was made."""
-        runs = [(part, runs_of(bands, PARTS[part][0])) for part in PARTS]
-        runs = [(part, found) for part, found in runs if found]
-        numbers, places = np.divmod(self._rows[rows], SHARD)
-        for target, number, place in zip(out, numbers.tolist(), places.tolist(), strict=True):
-            for part, found in runs:
-                image = self.shard(part, number)[place]
-                for to, taken in found:
-                    target[to] = image[taken]
+        numbers, places = (found.tolist() for found in np.divmod(self._rows[rows], SHARD))
+        for part, (stored, _) in PARTS.items():
+            for to, taken in runs_of(bands, stored):
+                own = {number: self.shard(part, number)[:, taken] for number in set(numbers)}
+                # Each patch lies in one piece: a copy that converts takes no longer than a plain
+                # copy of the converted values would.
+                for target, number, place in zip(out[:, to], numbers, places, strict=True):
+                    target[...] = own[number][place]
 
     def shard(self, part: str, number: int) -> NDArray[Any]:
         """The array of a shard, mapped when it is first asked for."""

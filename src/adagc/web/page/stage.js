@@ -8,6 +8,7 @@ export class Stage {
     this.place = place;
     this.frame = frame;
     this.image = null;
+    this.over = null; // another picture of the same place, laid over it
     this.whole = null; // gives the image in full size, if this is a reduced one
     this.pointers = new Map();
     this.reset();
@@ -33,7 +34,7 @@ export class Stage {
   }
 
   clear() {
-    this.image = null;
+    this.image = this.over = null;
     this.frame.replaceChildren();
   }
 
@@ -42,9 +43,22 @@ export class Stage {
     if (fresh) this.reset();
     this.image = image;
     this.whole = whole;
-    this.draw();
-    this.frame.replaceChildren(image);
+    if (fresh) this.over = null;
+    this.arrange();
     this.sharpen();
+  }
+
+  // Lays a picture of the same place over the image, however many pixels it has; null takes it away.
+  cover(over) {
+    this.over = over;
+    this.arrange();
+  }
+
+  arrange() {
+    if (!this.image) return;
+    this.over?.classList.add("over");
+    this.draw();
+    this.frame.replaceChildren(...[this.image, this.over].filter(Boolean));
   }
 
   fit() {
@@ -110,23 +124,24 @@ export class Stage {
     const full = await whole().catch(() => null);
     if (full && this.image === image) {
       this.image = full;
-      this.draw();
-      this.frame.replaceChildren(full);
+      this.arrange();
     }
   }
 
   draw() {
     if (!this.image) return;
-    const { naturalWidth: width, naturalHeight: height, style } = this.image;
+    const { naturalWidth: width, naturalHeight: height } = this.image;
     const fitting = this.fitting;
     const [wide, high] = [width * fitting, height * fitting];
     // The image cannot be moved out of its place.
     const [spareX, spareY] = [Math.max(0, (wide * this.scale - this.place.clientWidth) / 2), Math.max(0, (high * this.scale - this.place.clientHeight) / 2)];
     this.x = Math.min(Math.max(this.x, -spareX), spareX);
     this.y = Math.min(Math.max(this.y, -spareY), spareY);
-    style.width = `${wide}px`;
-    style.height = `${high}px`;
-    style.transform = `translate(calc(-50% + ${this.x}px), calc(-50% + ${this.y}px)) scale(${this.scale})`;
+    for (const { style } of [this.image, this.over].filter(Boolean)) {
+      style.width = `${wide}px`;
+      style.height = `${high}px`;
+      style.transform = `translate(calc(-50% + ${this.x}px), calc(-50% + ${this.y}px)) scale(${this.scale})`;
+    }
     this.image.classList.toggle("pixels", this.scale > 1 && fitting * this.scale >= SMOOTH);
     this.place.classList.toggle("zoomed", this.scale > 1);
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adagc.errors import DataError
 from adagc.images.array import array_file, open_arrays
 from adagc.images.base import SceneDataset
-from adagc.images.cached import band_names
+from adagc.images.cached import CachedScenes, band_names
 from adagc.images.decode import Header, peek, read_image, resize, transparent
 from adagc.images.footprint import Place, file_place
 from adagc.images.scan import find_images, image_names
@@ -38,6 +38,24 @@ def open_images(
     return images
 
 
+def originals(images: SceneDataset, root: Path, *, nodata: float | None = None) -> SceneDataset:
+    """The files that images in a cache were made from, in their own size; else the images.
+
+    Training makes images smaller and square, and people see more in the files themselves.
+
+    Args:
+        images: Images of a run, as it has opened them.
+        root: Folder of the data of the run.
+        nodata: Number that stands for missing values.
+    """
+    if not isinstance(images, CachedScenes):
+        return images
+    files = dict(zip(images.names, images.files, strict=True))
+    if not all((root / file).is_file() for file in images.files[:_LOOKED_AT]):
+        return images
+    return FolderScenes(root, bands=images.bands, nodata=nodata, files=files)
+
+
 class FolderScenes(SceneDataset):
     """The image files of a folder, each decoded when it is asked for, in its own size.
 
@@ -47,16 +65,22 @@ class FolderScenes(SceneDataset):
         root: The folder.
         bands: Names of the bands; see `band_names` for the default.
         nodata: Number that stands for missing values.
+        files: Name of each image and its path in the folder, instead of all that are found.
     """
 
     def __init__(
-        self, root: Path, *, bands: Sequence[str] | None = None, nodata: float | None = None
+        self,
+        root: Path,
+        *,
+        bands: Sequence[str] | None = None,
+        nodata: float | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         self._root, self._nodata = root, nodata
-        self.files = find_images(root)
+        self.files = find_images(root) if files is None else tuple(files.values())
         if not self.files:
             raise DataError(f"{root}: holds no images; check the path")
-        self.names = image_names(self.files)
+        self.names = image_names(self.files) if files is None else tuple(files)
         header = self._first()
         self._alpha = not header.alpha or (
             len(bands) in (2, 4) if bands is not None else self._is_band(header)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from adagc.annotate.pictures import composites, picture, place
 from adagc.errors import DataError
 from adagc.images.array import ArrayScenes
 from adagc.images.cached import CachedScenes
@@ -19,6 +18,7 @@ from adagc.images.composites import composites_of
 from adagc.images.footprint import footprints, outline_place
 from adagc.images.spectral import roles
 from adagc.images.store.cache import open_cache
+from adagc.web.pictures import composites, picture, place
 
 S2 = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B11", "B12")
 
@@ -255,3 +255,18 @@ def test_the_place_of_a_geotiff(tmp_path: Path):
 def test_images_without_a_place():
     assert place(ArrayScenes(np.zeros((1, 3, 4, 4), np.uint8)), 0) is None
     assert outline_place(b"\1\1\0\0\0", "EPSG:4326") is None
+
+
+@pytest.mark.parametrize(("side", "read"), [(64, 64), (512, 64), (1024, 16), (4096, 8)])
+def test_of_large_images_few_are_read_before_the_first_is_shown(side, read):
+    class Counted(ArrayScenes):
+        asked = 0
+
+        def gather(self, rows):
+            self.asked += len(rows)
+            return super().gather(rows * 0)
+
+    one = np.broadcast_to(np.arange(side, dtype=np.uint16), (1, 1, side, side))
+    images = Counted(np.broadcast_to(one, (100, 1, side, side)), bands=("grey",))
+    picture(images, 0, composites(images)[0])
+    assert images.asked == read + 1

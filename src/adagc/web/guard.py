@@ -77,7 +77,7 @@ class Guard:
         if not self._is_ours(host):
             return 421, "this server is not called by that name"
         if not self._is_known(scope, headers):
-            return 403, "open the address that adagc annotate has printed: it holds a token"
+            return 403, "open the address that adagc has printed: it holds a token"
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin")
             if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
@@ -134,7 +134,7 @@ def _headers(scope: dict[str, Any]) -> dict[str, str]:
 
 def _cookie(scope: dict[str, Any]) -> str:
     """The name of the cookie, one per port: browsers do not keep ports apart."""
-    return f"adagc-annotate-{scope['server'][1]}"
+    return f"adagc-{scope['server'][1]}"
 
 
 async def _body(headers: dict[str, str], receive: Any) -> bytes | tuple[int, str]:
