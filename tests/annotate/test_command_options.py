@@ -12,6 +12,7 @@ from adagc.annotate import serve
 from adagc.annotate.protocol import Rules
 from adagc.cli import main
 from adagc.commands import annotate as command
+from adagc.errors import AdagcError
 from annotate.projects import CLASSES
 from annotate.served import make_images
 
@@ -85,12 +86,11 @@ def test_bands_and_nodata(tmp_path, opened):
         assert np.isnan(project.images.gather(np.array([1]))[0, :, 0]).all()
 
 
-def test_names_that_no_label_file_can_hold(tmp_path, images, capsys):
+def test_names_that_no_label_file_can_hold(tmp_path, images, opened):
     (images / "i0.png").rename(images / "a\nb.png")
-    out = tmp_path / "labels.csv"
-    assert main(["annotate", str(images), "--classes", NAMES, "--out", str(out)]) == 1
-    assert "image name" in capsys.readouterr().err
-    assert not out.with_suffix(".sqlite").exists()
+    with pytest.raises(AdagcError, match="image name"), opened(images):
+        pass
+    assert not (tmp_path / "labels.sqlite").exists()
 
 
 @pytest.fixture
