@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adagc.cli import main
-from adagc.datasets.bigearthnet import nomenclature
+from adagc.datasets.bigearthnet import maps, nomenclature
 from adagc.datasets.bigearthnet.generate import Generated, generate, geotiff
 from adagc.datasets.bigearthnet.layout import find_layout
 from adagc.datasets.bigearthnet.nomenclature import CLASS_OF_CODE, CLASSES
@@ -335,6 +335,28 @@ def test_what_goes_with_a_file_of_labels_is_refused_beside_a_data_set(made, tmp_
     assert "--maps goes with TRUTH" in capsys.readouterr().err
     assert main([*command, "--ignore", "3"]) == 2
     assert not out.exists()
+
+
+def test_seed_and_threads_are_handed_on_and_a_part_of_the_copy_is_told(
+    made, tmp_path, capsys, monkeypatch
+):
+    threads: list[int] = []
+    count = maps.class_areas
+    monkeypatch.setattr(
+        maps, "class_areas",
+        lambda *given, **more: threads.append(more["workers"]) or count(*given, **more),
+    )  # fmt: skip
+    command = ["simulate", "--root", str(made.root), "--workers", "3", "--force", "--out"]
+    out = tmp_path / "labels.csv"
+    kept = {}
+    for seed in ("1", "2"):
+        assert main([*command, str(out), "--scheme", "random", "--seed", seed]) == 0
+        assert "warning: this is not the whole reBEN" in " ".join(capsys.readouterr().err.split())
+        kept[seed] = read_labels(out, classes=CLASSES).values
+    assert (kept["1"] != kept["2"]).any()
+    assert threads == []  # a random label needs no map
+    assert main([*command, str(out), "--scheme", "dominant"]) == 0
+    assert threads == [3]
 
 
 def test_patches_without_a_map_get_no_label_and_are_counted(made, tmp_path, capsys):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from adagc.datasets.bigearthnet.opening import bigearthnet_collection
 from adagc.datasets.bigearthnet.prepare import prepare
 from adagc.datasets.bigearthnet.verify import verify
 from adagc.errors import DataError, NoSpaceError, UsageError
+from adagc.progress import Meter
 
 CHUNK = 4
 
@@ -232,6 +234,77 @@ def test_a_changed_byte_is_found(made, tmp_path, capsys, form):
     assert f"1 of 18 patches have other values than were written ({made.names[5]})" in (
         capsys.readouterr().err
     )
+
+
+def test_every_option_of_the_command_is_handed_on(made, tmp_path, monkeypatch, capsys):
+    found = {}
+
+    def note(root, out, **options):
+        found.update(options, root=root, out=out)
+        return preparing.Prepared(out, "lmdb", 3, 3, {}, 1.0, ())
+
+    monkeypatch.setattr(preparing, "prepare", note)
+    words = ["--form", "lmdb", "--workers", "3", "--resample", "bicubic", "--cloudy", "--strict"]
+    assert main(["prepare", str(made.root), "--out", str(tmp_path / "store"), *words]) == 0
+    assert found == {
+        "root": made.root, "out": tmp_path / "store", "form": "lmdb", "workers": 3,
+        "resample": "bicubic", "cloudy": True, "strict": True,
+    }  # fmt: skip
+
+
+def test_two_calls_at_once_do_the_work_once(made, tmp_path, monkeypatch):
+    written: list[int] = []
+    write = writing.Writer.write
+
+    def slow(self, chunk):
+        time.sleep(0.05)
+        written.append(chunk.start)
+        return write(self, chunk)
+
+    monkeypatch.setattr(writing.Writer, "write", slow)
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(prepare, made.root, tmp_path / "store") for _ in range(2)]
+        done = [call.result() for call in calls]
+    assert sorted(written) == list(range(0, 18, CHUNK))
+    assert sorted(one.written for one in done) == [0, 18]
+    assert verify(tmp_path / "store").damaged == ()
+
+
+def test_workers_end_with_a_command_that_is_killed(made, tmp_path):
+    store = tmp_path / "store"
+    command = ["prepare", str(made.root), "--out", str(store), "--workers", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOWLY, *command], stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (store / "journal.jsonl").exists():
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+    def alive() -> bool:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    end = time.monotonic() + 20
+    while time.monotonic() < end and alive():
+        time.sleep(0.05)
+    assert not alive()
+
+
+def test_progress_says_the_rate(made, tmp_path, capsys, monkeypatch):
+    notes: list[str] = []
+    update = Meter.update
+    monkeypatch.setattr(
+        Meter, "update",
+        lambda self, done, **more: notes.append(more.get("note", "")) or update(self, done, **more),
+    )  # fmt: skip
+    prepare(made.root, tmp_path / "store")
+    assert any("18 of 18 patches" in note and "per second" in note for note in notes)
 
 
 def test_half_a_copy_is_prepared_and_the_command_that_trains_on_it_names_the_half(

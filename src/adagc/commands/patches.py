@@ -176,7 +176,7 @@ def demo_reben(options: Namespace) -> None:
 
     chatty = logging.getLogger("adagc.training")
     before = chatty.level
-    chatty.setLevel(logging.WARNING)
+    chatty.setLevel(logging.ERROR)  # that this is not the whole reBEN is no news here
     try:
         result = run_demo(Path(options.out), seed=options.seed)
     finally:

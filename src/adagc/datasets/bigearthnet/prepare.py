@@ -106,11 +106,12 @@ def prepare(
     names = hashlib.sha256("\n".join((*patches.names, *patches.radar)).encode()).hexdigest()
     radar, optical = ("radar" in copy.halves), ("optical" in copy.halves)
     plan = Plan(form, resample, layout.version, len(patches), names, radar, optical, cloudy)
-    _claim(out, plan)
+    _make_room(out)
     parts = tuple(_PARTS[half] for half in _PARTS if half in copy.halves)
     size = len(patches) * (sum(databases.entry_sizes()) + 1024) * 5 // 4 + 2**24
     work = Work(out, form, resample, parts, len(patches), size)
     with locked(out / _LOCK):
+        _claim(out, plan)
         state = _State.open(out, len(patches))
         todo = state.todo()
         left = sum(min(CHUNK, work.count - start) for start in todo)
@@ -139,12 +140,23 @@ def prepare(
     return finished
 
 
-def _claim(out: Path, plan: Plan) -> None:
+def _make_room(out: Path) -> None:
     """Make the folder of a new store; UsageError if something else is in it."""
-    known = read_plan(out) if out.is_dir() else None
-    if known == plan:
-        return
-    if known is not None:
+    if out.is_dir():
+        ours = (out / _LOCK).exists() or read_plan(out) is not None
+        if ours or not any(out.iterdir()):
+            return
+    if out.exists():
+        raise UsageError(f"{out} holds something else: choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _claim(out: Path, plan: Plan) -> None:
+    """Note what is prepared in this folder; UsageError if that is something else already."""
+    known = read_plan(out)
+    if known is None:
+        write_json(out / PLAN, plan.to_dict())
+    elif known != plan:
         different = next(
             name
             for name in Plan.__dataclass_fields__
@@ -154,10 +166,6 @@ def _claim(out: Path, plan: Plan) -> None:
             f"{out} was begun with another setting or other patches ({different}): choose another"
             " --out, or delete it"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} holds something else: choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / PLAN, plan.to_dict())
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,16 @@ class ShardSource(Source):
     ) -> None:
         """See `Source.fill`; the bands are enlarged as the store was made."""
         numbers, places = (found.tolist() for found in np.divmod(self._rows[rows], SHARD))
-        for part, (stored, _) in PARTS.items():
-            for to, taken in runs_of(bands, stored):
-                own = {number: self.shard(part, number)[:, taken] for number in set(numbers)}
-                # Each patch lies in one piece: a copy that converts takes no longer than a plain
-                # copy of the converted values would.
-                for target, number, place in zip(out[:, to], numbers, places, strict=True):
-                    target[...] = own[number][place]
+        runs = [
+            (to, {number: self.shard(part, number)[:, taken] for number in set(numbers)})
+            for part, (stored, _) in PARTS.items()
+            for to, taken in runs_of(bands, stored)
+        ]
+        # Each patch lies in one piece: a copy that converts takes no longer than a plain copy of
+        # the converted values would.
+        for image, number, place in zip(out, numbers, places, strict=True):
+            for to, own in runs:
+                image[to] = own[number][place]
 
     def shard(self, part: str, number: int) -> NDArray[Any]:
         """The array of a shard, mapped when it is first asked for."""
