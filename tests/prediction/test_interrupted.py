@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from adagc.cli import main
+from adagc.errors import DataError, UsageError
 from full_disk import FullDisk, small_disk
-from planted import write_scene
+from planted import write_model, write_scene
 
 SLOW = Path(__file__).with_name("slow_predict.py")
 
@@ -125,6 +126,68 @@ def test_other_work_is_not_continued(tmp_path, model, scene):
     assert code == 0
     assert "continued" not in errors
     assert not (tmp_path / "out.csv.progress").exists()
+
+
+@pytest.mark.parametrize("changed", ["nothing", "model", "scene"])
+def test_blocks_of_another_model_or_scene_are_not_used(
+    tmp_path, model, scene, monkeypatch, caplog, changed
+):
+    from adagc import predict
+    from adagc.prediction import inputs, work
+    from adagc.windows.grid import share
+
+    def small(*given, **options):
+        return share(*given, **{**options, "across": False, "most": 3 * 16 * 16})
+
+    monkeypatch.setattr(inputs, "share", small)
+    original, calls = work.compute_block, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(work, "compute_block", interrupted)
+    out = tmp_path / "out.csv"
+    with pytest.raises(KeyboardInterrupt):
+        predict(model, scene, out)
+    assert (tmp_path / "out.csv.progress").exists()
+    if changed == "model":
+        write_model(tmp_path / "model", thresholds=(0.1, 0.2, 0.3))
+    elif changed == "scene":
+        write_scene(scene, np.ones((3, 96, 130), dtype=np.float32))
+    with caplog.at_level("INFO", logger="adagc"):
+        predict(model, scene, out)
+    assert ("continued: 2 of" in caplog.text) == (changed == "nothing")
+    whole = predict(model, scene, tmp_path / "whole.csv")
+    assert out.read_bytes() == whole.out.read_bytes()
+
+
+def test_nothing_is_left_of_folders_that_were_made_for_the_output(
+    tmp_path, model, scene, monkeypatch
+):
+    from adagc import predict
+    from adagc.prediction import predicting
+
+    def failing(*_arguments, **_options):
+        raise DataError("unreadable")
+
+    monkeypatch.setattr(predicting, "recorded", failing)
+    with pytest.raises(DataError, match="unreadable"):
+        predict(model, scene, tmp_path / "new" / "deep" / "out.csv")
+    assert not (tmp_path / "new").exists()
+
+
+def test_polygons_of_what_has_no_place_are_refused_before_it_is_predicted(
+    tmp_path, model, monkeypatch
+):
+    from adagc import predict
+    from adagc.prediction import predicting
+
+    monkeypatch.setattr(predicting, "recorded", lambda *_arguments, **_options: 1 / 0)
+    with pytest.raises(UsageError, match="a place on earth"):
+        predict(model, np.zeros((2, 3, 8, 8), dtype=np.float32), tmp_path / "rows.geojson")
 
 
 def test_two_processes_do_not_write_one_output(tmp_path, model, scene):
