@@ -120,7 +120,8 @@ def table() -> str:
         cells = []
         for name in names:
             by = {(line["row"], line["seed"]): line for line in found if line["scenario"] == name}
-            seeds = sorted(seed for other, seed in by if other == row)
+            # A record that is still being made has some seeds of WAN only, or of others only.
+            seeds = sorted(seed for other, seed in by if other == row and ("WAN", seed) in by)
             if not seeds:
                 cells += ["", ""]
                 continue
