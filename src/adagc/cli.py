@@ -24,6 +24,7 @@ from adagc.commands import (
     bench,
     budget,
     data,
+    demo,
     embed,
     export,
     patches,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     function.__name__: function
     for function in (
-        *(runs.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
+        *(demo.demo, data.inspect, data.simulate, runs.train, runs.evaluate, runs.report),
         *(runs.priors, completing.complete, predict.predict, export.export),
         *(bench.bench, bench.tables, studies.tune, ablate.ablate, studies.figures, studies.theory),
         *(budget.budget, embed.embed, annotate.annotate, reviewing.review, patches.prepare),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from adagc.datasets.collection import Collection
 from adagc.datasets.synthetic import synthetic_collection
 from adagc.errors import UsageError
-from adagc.methods import find
+from adagc.methods import Method, find
 from adagc.training.config import RunConfig
 from adagc.training.experiment import train
 from adagc.training.runs import Run
@@ -60,7 +61,6 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
         all labels that AdaGC and Auto close; a sentence that says so, another one on what Auto has
         chosen, the path of the report, the seed, and the duration in seconds.
     """
-    from adagc import console
     from adagc.report import write_report
     from adagc.report.record import Record
 
@@ -70,20 +70,11 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
     collection = synthetic_collection(
         n_train=scenes, n_val=scenes // 2, n_test=scenes, size=SETTINGS["size"], seed=seed
     )
-    runs: dict[str, Run] = {}
-    for number, (title, options) in enumerate(METHODS.items(), start=1):
-        config = RunConfig(**SETTINGS, seed=seed, label_seed=seed, split_seed=seed)
-        with console.progress_bar(f"{title} ({number} of {len(METHODS)})") as bar:
-            runs[title] = train(
-                config,
-                find(title)(**options),
-                out / title.split()[0].lower(),
-                collection=collection,
-                on_step=bar.step,
-                on_epoch=bar.epoch,
-            )
+    config = RunConfig(**SETTINGS, seed=seed, label_seed=seed, split_seed=seed)
+    methods = {title: find(title)(**options) for title, options in METHODS.items()}
+    runs = dict(train_methods(methods, config, out, collection))
     scores = {
-        name: {title: _scores(run, view) for title, run in runs.items()}
+        name: {title: scores_of(run, view) for title, run in runs.items()}
         for name, view in VIEWS.items()
     }
     report = write_report(
@@ -107,10 +98,31 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _scores(run: Run, view: View) -> dict[str, Any]:
+def train_methods(
+    methods: Mapping[str, Method], config: RunConfig, out: Path, collection: Collection
+) -> Iterator[tuple[str, Run]]:
+    """Train one method after another, each in a folder of its own in `out`."""
+    from adagc import console
+
+    for number, (title, method) in enumerate(methods.items(), start=1):
+        with console.progress_bar(f"{title} ({number} of {len(methods)})") as bar:
+            yield (
+                title,
+                train(
+                    config,
+                    method,
+                    out / title.split()[0].lower(),
+                    collection=collection,
+                    on_step=bar.step,
+                    on_epoch=bar.epoch,
+                ),
+            )
+
+
+def scores_of(run: Run, view: View) -> dict[str, Any]:
     """Test scores of a run in this view."""
     found = None if run.scores is None else view.scores(run.scores.networks)
-    assert found is not None, "scenes come with clean labels, and every run keeps an average"
+    assert found is not None, "made-up data has clean labels, and every run keeps an average"
     return found.to_dict()
 
 

@@ -11,13 +11,12 @@ from adagc.datasets.bigearthnet import DATASET
 from adagc.datasets.bigearthnet.generate import generate
 from adagc.datasets.bigearthnet.opening import bigearthnet_collection
 from adagc.datasets.bigearthnet.prepare import prepare
-from adagc.demo import make_room
+from adagc.demo import make_room, scores_of, train_methods
 from adagc.labels import write_labels
 from adagc.labels.statistics import FlipRates, flip_rates
 from adagc.methods import DEFAULT as DEFAULT_METHOD
 from adagc.methods import find
 from adagc.training.config import RunConfig
-from adagc.training.experiment import train
 from adagc.training.observe import simulate
 from adagc.training.runs import Run
 from adagc.training.views import DEFAULT
@@ -47,10 +46,11 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
 
     Returns:
         The steps with their seconds, the scores of the methods, the flip rates of the training
-        patches, the path of the report and the duration in seconds.
+        patches, all this in a sentence, another one on what the default method has chosen, the path
+        of the report and the duration in seconds.
     """
-    from adagc import console
     from adagc.report import write_report
+    from adagc.report.record import Record
 
     began = time.perf_counter()
     make_room(out)
@@ -72,38 +72,32 @@ def run_demo(out: Path, *, seed: int = 0) -> dict[str, Any]:
     write_labels(table, out / "dominant.csv")
     done("simulate")
     runs: dict[str, Run] = {}
-    for number, title in enumerate(METHODS, start=1):
-        config = RunConfig(
-            **SETTINGS, root=str(out / "store"), labels=str(out / "dominant.csv"), seed=seed
-        )
-        with console.progress_bar(f"{title} ({number} of {len(METHODS)})") as bar:
-            runs[title] = train(
-                config,
-                find(title)(),
-                out / title.lower(),
-                collection=collection,
-                on_step=bar.step,
-                on_epoch=bar.epoch,
-            )
+    config = RunConfig(
+        **SETTINGS, root=str(out / "store"), labels=str(out / "dominant.csv"), seed=seed
+    )
+    methods = {title: find(title)() for title in METHODS}
+    for title, run in train_methods(methods, config, out, collection):
+        runs[title] = run
         done(f"train {title}")
     main = runs[DEFAULT_METHOD]
     others = [run for title, run in runs.items() if title != DEFAULT_METHOD]
     report = write_report(main, against=others, out=out / "report.html", collection=collection)
     done("report")
-    scores = {}
-    for title, run in runs.items():
-        found = None if run.scores is None else DEFAULT.scores(run.scores.networks)
-        assert found is not None, "patches come with clean labels, and every run keeps an average"
-        scores[title] = found.to_dict()
     rows = collection.splits["train"]
     place = {name: row for row, name in enumerate(table.images)}
     kept = [place[collection.images.names[row]] for row in rows.tolist()]
     assert collection.truth is not None
     rates: FlipRates = flip_rates(collection.truth[rows], table.values[kept])
+    spent = ", ".join(f"{step} {seconds:g} s" for step, seconds in steps.items())
     return {
         "steps": steps,
-        "scores": scores,
+        "scores": {title: scores_of(run, DEFAULT) for title, run in runs.items()},
         "flips": rates.to_dict(),
+        "sentence": (
+            f"{len(collection.images)} made-up patches, {rates.micro:.0%} of their labels dropped:"
+            f" scores say nothing about real ones. {spent[:1].upper()}{spent[1:]}."
+        ),
+        "story": Record.of(main).story.sentence,
         "patches": len(collection.images),
         "store": str(out / "store"),
         "report": str(report),

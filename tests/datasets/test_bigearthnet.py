@@ -359,6 +359,20 @@ def test_seed_and_threads_are_handed_on_and_a_part_of_the_copy_is_told(
     assert threads == [3]
 
 
+def test_labels_need_no_pixels(made, tmp_path, capsys):
+    copy, out = tmp_path / "copy", tmp_path / "labels.csv"
+    shutil.copytree(made.root, copy, ignore=shutil.ignore_patterns("BigEarthNet-S1"))
+    command = ["simulate", "--scheme", "dominant", "--root", str(copy), "--out", str(out)]
+    assert main(command) == 0
+    assert "warning: the Sentinel-1 half" in capsys.readouterr().err
+    assert set(read_labels(out, classes=CLASSES).images) == {*made.names[:12]}
+    assert main([*command, "--force", "--cloudy"]) == 0
+    assert set(read_labels(out, classes=CLASSES).images) == {*made.names}
+    words = ["simulate", str(out), "--cloudy", "--out", str(tmp_path / "more.csv")]
+    assert main(words) == 2
+    assert "--cloudy goes with --root" in capsys.readouterr().err
+
+
 def test_patches_without_a_map_get_no_label_and_are_counted(made, tmp_path, capsys):
     copy, out = tmp_path / "copy", tmp_path / "dominant.csv"
     shutil.copytree(made.root, copy)
@@ -432,6 +446,81 @@ def test_a_split_file_takes_the_place_of_the_published_splits(made, tmp_path):
     assert data.splits["train"].tolist() == [1, 4, 7, 10]
 
 
+TRAIN = (
+    *("train", "--data", "bigearthnet", "--scheme", "random", "--method", "AN", "--epochs", "1"),
+    *("--backbone", "test_resnet", "--weights", "none", "--batch-size", "4", "--absent", "skip"),
+    *("--report", "false"),
+)
+
+
+def test_training_takes_the_options_of_this_data_set(made, places, tmp_path, capsys):
+    def trained(name: str, *words: str) -> list[str]:
+        assert main([*TRAIN, "--out", str(tmp_path / name), *words]) == 0
+        return (tmp_path / name / "split.csv").read_text().splitlines()[1:]
+
+    root = ["--root", str(places["lmdb"])]
+    assert len(trained("clear", *root)) == 12
+    assert len(trained("cloudy", *root, "--cloudy")) == 15
+    trained("bicubic", *root, "--resample", "bicubic")
+    stores = {"clear": "nearest", "bicubic": "bicubic"}
+    moments = {}
+    for name, how in stores.items():
+        model = json.loads((tmp_path / name / "model.json").read_text())
+        moments[how] = np.array(model["normalisation"]["std"])
+        data = bigearthnet_collection(places["lmdb"], resample=how)
+        own = Moments(14)
+        own.add(data.images.gather(data.splits["train"]))
+        np.testing.assert_allclose(moments[how], own.statistics(BANDS).std, rtol=1e-4)
+    smooth = [BANDS.index(band) for band in ("B01", "B05", "B12")]
+    assert (moments["bicubic"][smooth] != moments["nearest"][smooth]).all()
+    capsys.readouterr()
+    assert main([*TRAIN, *root, "--out", str(tmp_path / "x"), "--resample", "cubic"]) == 2
+    assert "--resample must be nearest or bicubic" in capsys.readouterr().err
+    folder = [word if word != "bigearthnet" else "folder" for word in TRAIN]
+    assert main([*folder, *root, "--out", str(tmp_path / "x"), "--cloudy"]) == 2
+    assert "--cloudy means nothing for --data folder" in capsys.readouterr().err
+
+
+def test_inspect_takes_them_too(places, older, capsys):
+    words = ["inspect", str(places["memmap"]), "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["splits"] == {"train": 6, "val": 3, "test": 3}
+    assert any(note.startswith("3 patches with snow") for note in found["notes"])
+    assert main([*words, "--data", "bigearthnet", "--cloudy"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sum(found["splits"].values()) == 15
+    assert not any("with --cloudy only" in note for note in found["notes"])
+    assert main([*words, "--cloudy"]) == 2
+    assert "--cloudy needs --data" in capsys.readouterr().err
+    assert main(["inspect", str(older.root), "--data", "bigearthnet", "--cloudy"]) == 2
+    assert "--cloudy means nothing for version 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tiles_may_be_kept_together_in_place_of_the_published_splits(places, form):
+    data = bigearthnet_collection(places[form], split_by_place="tile", seed=1)
+    tiles = np.array([name.split("_")[5] for name in data.images.names])
+    inside = [set(tiles[rows]) for rows in data.splits.values()]
+    assert list(data.splits) == ["train", "val", "test"]
+    assert len(set.union(*inside)) == sum(map(len, inside)) == 4
+    assert any(note.startswith("split by place into tiles") for note in data.notes)
+    assert not any("whole reBEN" in note for note in data.notes)  # nothing to be compared
+
+
+def test_blocks_in_metres_need_files_that_say_where_they_lie(made, places):
+    pytest.importorskip("rasterio")
+    data = bigearthnet_collection(made.root, split_by_place="50000")
+    assert any("the distance between parts is" in note for note in data.notes)
+    place = data.images.place(0)
+    assert place is not None
+    assert place.width == pytest.approx(1200, rel=0.01)
+    with pytest.raises(DataError, match="do not say where on earth they lie"):
+        bigearthnet_collection(places["memmap"], split_by_place="50000")
+    with pytest.raises(UsageError, match="cannot be given both"):
+        bigearthnet_collection(made.root, split=made.root / "x", split_by_place="tile")
+
+
 # -- what is missing ------------------------------------------------------------------------------
 
 
@@ -469,6 +558,24 @@ def test_patches_that_are_not_there_are_counted(made, tmp_path):
     assert any(note.startswith("2 of 12 patches") for note in data.notes)
     wanted = slow_patch(made.root, made.names[3], made.radar[3])
     assert (data.images.gather(np.array([1]))[0] == wanted).all()
+
+
+def test_files_that_cannot_be_read_do_not_stop_inspect(made, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(made.root, copy)
+    for number in (2, 5):
+        next((copy / "BigEarthNet-S2").glob(f"*/{made.names[number]}/*_B04.tif")).write_bytes(b"II")
+    assert main(["inspect", str(copy), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["unreadable"]) == {made.names[2], made.names[5]}
+    assert "_B04.tif" in found["unreadable"][made.names[2]]
+    assert found["shapes"] == {"14 x 120 x 120": 10}
+    assert any("2 files cannot be read" in warning for warning in found["warnings"])
+    good = [row for row in range(12) if row not in (2, 5)]
+    wanted = bigearthnet_collection(made.root).images.gather(np.array(good))
+    np.testing.assert_allclose(
+        found["statistics"]["mean"], wanted.mean(axis=(0, 2, 3), dtype=np.float64), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -15,6 +15,7 @@ from adagc.datasets.bigearthnet.opening import bigearthnet_collection
 from adagc.datasets.bigearthnet.patches import Patches
 from adagc.datasets.bigearthnet.prepare import prepare
 from adagc.datasets.bigearthnet.splits import PUBLISHED, splits_of
+from adagc.datasets.dividing import SplitRule
 from adagc.errors import DataError
 
 
@@ -27,14 +28,14 @@ def patches(sizes: tuple[int, int, int], cloudy: int = 0) -> Patches:
 
 def test_the_published_sizes():
     assert PUBLISHED == {"train": 237_871, "val": 122_342, "test": 119_825}
-    found = splits_of(patches((237_871, 122_342, 119_825)), None, 0, 2)
+    found = splits_of(patches((237_871, 122_342, 119_825)), SplitRule(), 2)
     assert found.warning is None
     assert found.sentence == (
         "published splits of all patches of reBEN: 237,871 train, 122,342 val, 119,825 test"
         " (2 : 1 : 1)"
     )
     # Those under clouds are no part of the published sizes.
-    found = splits_of(patches((237_871, 122_342, 119_825), cloudy=500), None, 0, 2)
+    found = splits_of(patches((237_871, 122_342, 119_825), cloudy=500), SplitRule(), 2)
     assert found.warning is None
     assert "238,371 train" in found.sentence
 
@@ -48,7 +49,7 @@ def test_the_published_sizes():
     ],
 )
 def test_another_copy_says_how_it_differs(sizes, said):
-    found = splits_of(patches(sizes), None, 0, 2)
+    found = splits_of(patches(sizes), SplitRule(), 2)
     assert found.warning is not None
     assert said in found.warning
     assert "237,871 train, 122,342 val, 119,825 test" in found.warning
@@ -57,15 +58,15 @@ def test_another_copy_says_how_it_differs(sizes, said):
 
 def test_all_patches_in_other_splits_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"237,872 train, .* instead of 237,871 train, .* --split"):
-        splits_of(patches((237_872, 122_341, 119_825)), None, 0, 2)
+        splits_of(patches((237_872, 122_341, 119_825)), SplitRule(), 2)
 
 
 def test_version_1_and_splits_of_one_s_own_are_not_compared(tmp_path):
     small = patches((6, 3, 3))
-    assert splits_of(small, None, 0, 1).warning is None
+    assert splits_of(small, SplitRule(), 1).warning is None
     named = Patches(tuple("abcdefghijkl"), small.radar, small.split, small.labels, small.flags)
     (tmp_path / "own.csv").write_text("image,split\na,train\nb,val\nc,test\n")
-    found = splits_of(named, tmp_path / "own.csv", 0, 2)
+    found = splits_of(named, SplitRule(tmp_path / "own.csv"), 2)
     assert (found.warning, found.sentence) == (
         None, "splits of own.csv: 1 train, 1 val, 1 test (1 : 1 : 1)",
     )  # fmt: skip

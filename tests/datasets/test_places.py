@@ -202,6 +202,9 @@ def test_sizes_of_parts_with_sparse_truth(tiffs):
 def test_collections_of_ones_own_images():
     images = Placed([square(1000.0 * i, 0) for i in range(10)], "EPSG:32633")
     assert set(collect(images, split_by_place="1000").splits) == {"train", "val"}
+    blocks = Places.of(images).blocks(4000)
+    parts = collect(images, split_by_place="4000").splits
+    assert not set(blocks[parts["train"]]) & set(blocks[parts["val"]])
 
 
 def test_what_cannot_be_split_is_said(tmp_path, tiffs):

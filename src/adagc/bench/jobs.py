@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from adagc.methods import Method
 
 Status = Literal["finished", "started", "failed", "missing"]
-# Settings that came later: runs without them are those from before.
-_LATER = frozenset({"selection"})
+# Settings that came later: runs that do not use them are those from before.
+_LATER = frozenset({"selection", "cloudy", "resample"})
 DONE = "bench.json"  # this file is written last: a run that has it is finished
 
 
@@ -200,7 +200,7 @@ def _digest(title: str, options: Mapping[str, Any], settings: Mapping[str, Any])
     counted = {
         key: value
         for key, value in settings.items()
-        if key not in FREE and not (key in _LATER and value is None)
+        if key not in FREE and not (key in _LATER and not value)
     }
     counted |= contents(settings)
     text = json.dumps([title, options, counted], sort_keys=True, default=str)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 # Settings that decide how a data set is opened, and mean nothing for data that is recognised.
-_OPENED = ("scenes", "split_seed", "maps", "map_classes", "map_share", "split_by_place")
+_OPENED = (
+    *("scenes", "split_seed", "split", "maps", "map_classes", "map_share", "split_by_place"),
+    *("cloudy", "resample"),
+)
 
 
 def inspect(argv: list[str]) -> None:
@@ -138,6 +141,9 @@ def simulate(argv: list[str]) -> None:
     )
     parser.option("data", str | None, None, "Kind of the data set of --root, if it is not seen.")
     parser.option("workers", int, 1, "Threads that count the pixels of maps (with --root).")
+    parser.flag(
+        "cloudy", "With --root: also of patches of BigEarthNet with snow, clouds or shadow."
+    )
     parser.option(
         "scheme",
         Literal["random", "dominant"],
@@ -187,6 +193,8 @@ def simulate(argv: list[str]) -> None:
 
         simulate_data(options)
         return
+    if options.cloudy:
+        raise UsageError("--cloudy goes with --root, a copy of BigEarthNet: leave it out")
     require_path("TRUTH", options.truth)
     for name in ("areas", "maps", "map_classes"):
         require_path(name, getattr(options, name))

@@ -80,7 +80,7 @@ def prepare(argv: list[str]) -> None:
     )
     if done.left_out:
         console.stdout.print(
-            f"{len(done.left_out):,} patches cannot be read and were left out"
+            f"{len(done.left_out):,} patches are not whole or cannot be read, and were left out"
             f" ({examples(done.left_out)}): {Path(options.out) / LEFT_OUT} says why",
             soft_wrap=True,
         )
@@ -134,10 +134,14 @@ def simulate_data(options: Namespace) -> None:
     require_path("root", options.root)
     entry = find(options.data or _kind_of(Path(options.root)))
     quiet_start()
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"cloudy": True} if options.cloudy else {}
     if options.scheme == "dominant" and "count_maps" in entry.options:
         more["count_maps"] = options.workers
-    collection = entry.open(root=options.root, **more)
+    found = entry.recognise(Path(options.root))
+    if found is not None and found.collection is not None:
+        collection = found.collection(None, **more)  # half of the pixels will do
+    else:
+        collection = entry.open(root=options.root, **more)
     for note in collection.images.notes:
         log.warning(note)
     splits = tuple(collection.splits)
@@ -165,36 +169,6 @@ def simulate_data(options: Namespace) -> None:
         f" training images{beside}",
         soft_wrap=True,
     )
-
-
-def demo_reben(options: Namespace) -> None:
-    """The path of a BigEarthNet user on a small made-up copy, for `adagc demo --reben`."""
-    from adagc.demo_reben import run_demo
-
-    quiet_start()
-    from adagc import console
-
-    chatty = logging.getLogger("adagc.training")
-    before = chatty.level
-    chatty.setLevel(logging.ERROR)  # that this is not the whole reBEN is no news here
-    try:
-        result = run_demo(Path(options.out), seed=options.seed)
-    finally:
-        chatty.setLevel(before)
-    if options.json:
-        print_json(result)
-        return
-    from adagc.training.views import DEFAULT
-
-    rows = [(f"{title} (dominant label)", own) for title, own in result["scores"].items()]
-    title = f"Test scores, clean labels, {DEFAULT.networks}"
-    console.stdout.print(console.score_table(rows, title))
-    spent = ", ".join(f"{step} {seconds:g} s" for step, seconds in result["steps"].items())
-    console.stdout.print(
-        f"{result['patches']} made-up patches, {result['flips']['micro']:.0%} of their labels"
-        f" dropped: scores say nothing about real ones. {spent}."
-    )
-    console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")
 
 
 def _kind_of(root: Path) -> str:

@@ -1,8 +1,7 @@
-"""Commands around one run: demo, train, evaluate, report, priors, methods."""
+"""Commands around one run: train, evaluate, report, priors, methods."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,50 +13,6 @@ if TYPE_CHECKING:
 
     from adagc.arguments import Parser
     from adagc.training.records import TestRecord
-
-
-def demo(argv: list[str]) -> None:
-    """Compare Auto and AdaGC with two other trainings on synthetic scenes."""
-    parser = make_parser("demo", demo, "adagc demo --out runs/demo")
-    parser.option("out", str, "runs/demo", "Folder of runs to write, with a report.")
-    parser.option("seed", int, 0, "Seed of the scenes, their labels and the initial weights.")
-    parser.flag(
-        "reben",
-        "Instead, show the path of a BigEarthNet user on a small made-up copy: prepare it, make"
-        " dominant labels from its maps, train AN and the default method, report.",
-    )
-    add_json(parser)
-    options = parser.parse(argv)
-    check_folder("out", options.out)
-    if options.reben:
-        from adagc.commands.patches import demo_reben
-
-        demo_reben(options)
-        return
-    from adagc.demo import run_demo
-
-    quiet_start()
-    from adagc import console
-
-    # Every run on the same scenes would print the same messages.
-    chatty = logging.getLogger("adagc.training")
-    before = chatty.level
-    chatty.setLevel(logging.WARNING)
-    try:
-        result = run_demo(Path(options.out), seed=options.seed)
-    finally:
-        chatty.setLevel(before)
-    if options.json:
-        print_json(result)
-        return
-    from adagc.training.views import DEFAULT
-
-    rows = [(name, scores) for name, scores in result["scores"][DEFAULT.name].items()]
-    title = f"Test scores, clean labels, {DEFAULT.networks}"
-    console.stdout.print(console.score_table(rows, title))
-    console.stdout.print(result["sentence"])
-    console.stdout.print(f"{result['story']}.")
-    console.stdout.print(f"Report: {result['report']}  ({result['seconds']:.0f} s in all)")
 
 
 def train(argv: list[str]) -> None:

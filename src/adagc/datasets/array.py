@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adagc.datasets.assemble import SplitRule, assemble
+from adagc.datasets.assemble import assemble
 from adagc.datasets.collection import Collection
+from adagc.datasets.dividing import SplitRule
 from adagc.datasets.registry import DataSet, Recognised
 from adagc.images.array import array_file, names_file, open_arrays
 from adagc.labels import LabelTable, MapFolder

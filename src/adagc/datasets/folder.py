@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from adagc.datasets.assemble import SplitRule, assemble
+from adagc.datasets.assemble import assemble
 from adagc.datasets.collection import Collection
+from adagc.datasets.dividing import SplitRule
 from adagc.datasets.registry import DataSet
 from adagc.errors import UsageError, examples
 from adagc.images.cached import CachedScenes

@@ -47,6 +47,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "map_classes": "map_classes",
     "map_share": "map_share",
     "split_by_place": "split_by_place",
+    "cloudy": "cloudy",
+    "resample": "resample",
 }
 _PATHS = frozenset({"root", "split", "labels", "truth", "cache", "maps", "map_classes"})
 # Files that are also searched in `root`.
@@ -64,8 +66,9 @@ class Recognised:
     # Opens data that is not a folder of image files; takes the number that stands for missing
     # values, or None.
     images: Callable[[float | None], SceneDataset] | None = None
-    # Opens data whose splits and clean labels are worth telling too; takes the same.
-    collection: Callable[[float | None], Collection] | None = None
+    # Opens data whose splits and clean labels are worth telling too, with whatever pixels are
+    # there; takes the same, and options of the data set.
+    collection: Callable[..., Collection] | None = None
 
 
 def _unrecognised(root: Path) -> Recognised | None:

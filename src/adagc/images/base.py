@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from adagc.images.composites import natural
 from adagc.images.footprint import Place, outline_place
-from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered, usable
+from adagc.images.moments import CHUNK_VALUES, Kept, Moments, Remembered, flaws
 
 # Values per band from which on moments are kept; for smaller images they would take as much memory
 # as the values themselves.
@@ -104,11 +104,7 @@ class SceneDataset(ABC):
         step = max(1, CHUNK_VALUES // math.prod(self.shape))
         for start in range(0, len(rows), step):
             chunk = rows[start : start + step]
-            values = self.gather(chunk).reshape(len(chunk), -1)
-            good = usable(values)
-            if not good.all():
-                missing[chunk] = np.isnan(values).any(axis=1)
-                infinite[chunk] = (~good & ~np.isnan(values)).any(axis=1)
+            missing[chunk], infinite[chunk] = flaws(self.gather(chunk))
         return missing, infinite
 
     def measured(self, rows: NDArray[np.int64]) -> Kept | None:

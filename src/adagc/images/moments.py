@@ -180,6 +180,15 @@ def usable(values: NDArray[Any]) -> NDArray[np.bool_]:
     return good
 
 
+def flaws(values: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of these images, along the first axis, have missing values, and which infinite ones."""
+    if values.dtype.kind != "f":
+        return np.zeros(len(values), np.bool_), np.zeros(len(values), np.bool_)
+    flat = values.reshape(len(values), -1)
+    absent = np.isnan(flat)
+    return absent.any(axis=1), (~usable(flat) & ~absent).any(axis=1)
+
+
 def tally(values: NDArray[Any]) -> NDArray[Any]:
     """Measure the seven numbers of the module docstring over the last axis: (..., n) to (..., 7).
 

@@ -26,7 +26,10 @@ from adagc.types import NetworkRole, Scores, Story, Verdict, in_order, with_role
 
 # Settings that decide which images are tested; of paths only the last part is compared, because
 # data may be moved.
-_TEST = ("data", "root", "split", "split_seed", "scenes", "truth", "maps", "split_by_place")
+_TEST = (
+    *("data", "root", "split", "split_seed", "scenes", "truth", "maps", "split_by_place"),
+    "cloudy",
+)
 # Settings whose differences between two runs are not mentioned.
 _SILENT = frozenset({"cache", "accelerator", "oracle", "precision", "absent", *_TEST})
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets.assemble import PARTS
 from adagc.datasets.collection import Collection
+from adagc.datasets.dividing import PARTS
 from adagc.datasets.registry import SETTINGS, find
 from adagc.errors import DataError, UsageError, examples
 from adagc.images.base import SceneDataset

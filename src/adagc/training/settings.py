@@ -205,6 +205,9 @@ class DataSettings(SourceSettings):
         map_share: Share of a map from which on a class counts as present.
         split_by_place: Divide images by where they lie, in square blocks of so many metres, or by
             tile: the Sentinel-2 tile in their names.
+        cloudy: Use also the patches of BigEarthNet with snow, clouds or shadow.
+        resample: How bands of 20 and 60 m of BigEarthNet are enlarged: nearest or bicubic. By
+            default nearest, or as the prepared store has it.
     """
 
     bands: tuple[str, ...] | None = None
@@ -216,6 +219,8 @@ class DataSettings(SourceSettings):
     map_classes: str | None = None
     map_share: float = 0.03
     split_by_place: str | None = None
+    cloudy: bool = False
+    resample: Literal["nearest", "bicubic"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

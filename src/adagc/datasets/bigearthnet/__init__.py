@@ -22,10 +22,10 @@ def _recognise(root: Path) -> Recognised | None:
     if layout is None:
         return None
 
-    def opened(nodata: float | None) -> Collection:
-        from adagc.datasets.bigearthnet.looking import open_whatever_is_there
+    def opened(nodata: float | None, **options: Any) -> Collection:
+        from adagc.datasets.bigearthnet.opening import open_whatever_is_there
 
-        return open_whatever_is_there(layout.root)
+        return open_whatever_is_there(layout.root, **options)
 
     return Recognised(layout.title, layout.root, collection=opened)
 

@@ -16,10 +16,11 @@ from adagc.datasets.bigearthnet.maps import areas_of, counts_file
 from adagc.datasets.bigearthnet.metadata import read_metadata
 from adagc.datasets.bigearthnet.nomenclature import CLASSES
 from adagc.datasets.bigearthnet.patches import CLOUDY, Patches
-from adagc.datasets.bigearthnet.splits import Splits, splits_of
+from adagc.datasets.bigearthnet.splits import splits_by_place, splits_of
 from adagc.datasets.bigearthnet.store import Store, open_store
 from adagc.datasets.collection import Collection
-from adagc.errors import DataError
+from adagc.datasets.dividing import SplitRule
+from adagc.errors import DataError, UsageError
 from adagc.images.bigearthnet.bands import OPTICAL, RADAR, choose_bands
 from adagc.images.bigearthnet.lmdb import LmdbSource, database
 from adagc.images.bigearthnet.resample import DEFAULT, Resample
@@ -43,6 +44,7 @@ class Copy:
     source: Source
     halves: tuple[str, ...]  # keys of HALVES that are there
     absent: int  # patches that the metadata names and of which a half that is there lacks them
+    alone: dict[str, str]  # patches of these of which the other half is there -> what is missing
 
     @property
     def notes(self) -> list[str]:
@@ -50,7 +52,10 @@ class Copy:
         lacking = [f"{HALVES[half]} is missing" for half in HALVES if half not in self.halves]
         if self.absent:
             total = len(self.patches) + self.absent
-            lacking.append(f"{self.absent:,} of {total:,} patches of the metadata are not there")
+            one = f", {len(self.alone):,} of them in one half only" if self.alone else ""
+            lacking.append(
+                f"{self.absent:,} of {total:,} patches of the metadata are not there{one}"
+            )
         return lacking
 
 
@@ -88,12 +93,22 @@ def open_copy(layout: Layout, *, cloudy: bool = False) -> Copy:
             " the images of this version?"
         )
     kept = np.ones(len(patches), dtype=np.bool_)
-    for half, found in (("optical", optical), ("radar", radar)):
+    alone: dict[str, str] = {}
+    for half, found, other in (("optical", optical, radar), ("radar", radar, optical)):
         if half in halves:
             kept &= found
+            for row in np.flatnonzero(other & ~found).tolist():
+                alone[patches.names[row]] = _absent(half, patches, row)
     rows = np.flatnonzero(kept).astype(np.int64)
     chosen = patches.take(rows)
-    return Copy(layout, chosen, _source(layout, chosen), halves, len(patches) - len(rows))
+    return Copy(layout, chosen, _source(layout, chosen), halves, len(patches) - len(rows), alone)
+
+
+def _absent(half: str, patches: Patches, row: int) -> str:
+    """Which patch of a half is not there, in words."""
+    which = "Sentinel-2" if half == "optical" else "Sentinel-1"
+    name = patches.names[row] if half == "optical" else patches.radar[row]
+    return f"its {which} patch is not there{f': {name}' if name else ''}"
 
 
 def _source(layout: Layout, patches: Patches) -> Source:
@@ -142,6 +157,7 @@ def bigearthnet_collection(
     bands: Sequence[str] | None = None,
     split: Path | None = None,
     seed: int = 0,
+    split_by_place: str | None = None,
     cloudy: bool = False,
     resample: Resample | None = None,
     count_maps: int = 0,
@@ -154,24 +170,56 @@ def bigearthnet_collection(
         bands: Names of the bands to use, in this order: VV VH B01 ... B12, or all, s1, s2, rgb,
             10m. By default all 14 in the order of the paper.
         split: CSV file with the columns `image,split`, to be used in place of the published splits.
-        seed: Seed of the split of version 1, if train.csv, val.csv and test.csv are not beside it.
+        seed: Seed of the split of version 1, if train.csv, val.csv and test.csv are not beside it,
+            and of one by place.
+        split_by_place: "tile", or the side of blocks in metres: patches in one block are in one
+            part, instead of the published splits. Version 2 tells tiles in all forms, places only
+            GeoTIFF files.
         cloudy: Use also patches with snow, clouds or shadow.
         resample: How bands of 20 and 60 m are enlarged to 120 pixels per side: nearest (the
             default), or bicubic. A memmap store has it decided.
         count_maps: Number of threads that count the pixels of reference maps, if that was not done
             before, so that areas of classes are known; 0 leaves it undone.
     """
-    root = Path(root)
-    chosen = choose_bands(bands)
+    return _opened(
+        Path(root), choose_bands(bands), split, seed, split_by_place, cloudy, resample, count_maps
+    )
+
+
+def open_whatever_is_there(root: Path, *, cloudy: bool = False, count_maps: int = 0) -> Collection:
+    """Open a copy with all bands, or with those of the only half that is there.
+
+    For those who look at it, or need its labels and no pixels.
+
+    Args:
+        root: See `bigearthnet_collection`.
+        cloudy: The same.
+        count_maps: The same.
+    """
+    return _opened(root, None, None, 0, None, cloudy, None, count_maps)
+
+
+def _opened(
+    root: Path,
+    bands: tuple[str, ...] | None,
+    split: Path | None,
+    seed: int,
+    place: str | None,
+    cloudy: bool,
+    resample: Resample | None,
+    count_maps: int,
+) -> Collection:
+    """See `bigearthnet_collection`; without `bands`, those of the halves that are there."""
+    rule = SplitRule(split, seed, place=place)
     layout = require_layout(root)
+    if cloudy and layout.version == 1:
+        raise UsageError("--cloudy means nothing for version 1 of BigEarthNet: leave it out")
     if layout.form == "store":
-        return _of_store(open_store(layout.root), chosen, split, seed, cloudy, resample)
+        return _of_store(open_store(layout.root), bands, rule, cloudy, resample)
     copy = open_copy(layout, cloudy=cloudy)
-    _require(root, chosen, copy.halves)
+    chosen = _usable(root, bands, copy.halves)
     how = resample or DEFAULT
-    splits = splits_of(copy.patches, split, seed, layout.version)
-    warnings = [*copy.notes, *filter(None, [splits.warning])]
-    images = PatchScenes(copy.source, copy.patches.names, chosen, resample=how, notes=warnings)
+    images = PatchScenes(copy.source, copy.patches.names, chosen, resample=how, notes=copy.notes)
     notes = [
         "Training reads pixels far faster from what adagc prepare makes of this folder.",
     ]
@@ -182,7 +230,7 @@ def bigearthnet_collection(
             if layout.maps is None
             else "Reference maps are there; adagc simulate --root and adagc prepare count them."
         )
-    return _collection(layout.title, images, copy.patches, splits, how, areas, notes)
+    return _collection(layout.title, images, copy.patches, rule, layout.version, areas, notes)
 
 
 def _areas(layout: Layout, patches: Patches, workers: int) -> NDArray[np.float32] | None:
@@ -197,15 +245,19 @@ def _areas(layout: Layout, patches: Patches, workers: int) -> NDArray[np.float32
 
 def _of_store(
     store: Store,
-    bands: tuple[str, ...],
-    split: Path | None,
-    seed: int,
+    bands: tuple[str, ...] | None,
+    rule: SplitRule,
     cloudy: bool,
     resample: Resample | None,
 ) -> Collection:
     plan = store.plan
     halves = [half for half in HALVES if getattr(plan, half)]
-    _require(store.folder, bands, halves)
+    chosen = _usable(store.folder, bands, halves)
+    if cloudy and not plan.cloudy:
+        raise DataError(
+            f"{store.folder} was prepared without the patches with snow, clouds or shadow: prepare"
+            " another store with --cloudy"
+        )
     if resample not in (None, plan.resample) and plan.form == "memmap":
         raise DataError(
             f"{store.folder} was prepared with --resample {plan.resample}, which cannot be changed"
@@ -222,35 +274,50 @@ def _of_store(
         areas = None if areas is None else areas[keep]
         source = store.source.chosen(keep)
     how = resample or plan.resample
-    splits = splits_of(patches, split, seed, plan.version)
     lacking = [f"{HALVES[half]} is missing" for half in HALVES if half not in halves]
     images = PatchScenes(
-        source, patches.names, bands, resample=how, records=store.records, rows=rows,
-        notes=[*lacking, *filter(None, [splits.warning])],
+        source, patches.names, chosen, resample=how, records=store.records, rows=rows,
+        notes=lacking,
     )  # fmt: skip
     notes = [_NO_MAPS] if areas is None else []
-    return _collection(store.title, images, patches, splits, how, areas, notes)
+    if hidden := len(store.patches) - len(patches):
+        notes.append(f"{hidden:,} patches with snow, clouds or shadow are used with --cloudy only")
+    return _collection(store.title, images, patches, rule, plan.version, areas, notes)
 
 
-def _require(root: Path, bands: Sequence[str], halves: Sequence[str]) -> None:
-    """Raise DataError if bands are wanted of a half that is not there."""
+def _usable(root: Path, wanted: tuple[str, ...] | None, halves: Sequence[str]) -> tuple[str, ...]:
+    """The bands that are wanted, by default all of the halves that are there.
+
+    Raises:
+        DataError: A band is wanted of a half that is not there.
+    """
+    bands: tuple[str, ...] = ()
     for half, own, other in (("radar", RADAR, "s2"), ("optical", OPTICAL, "s1")):
-        if half not in halves and set(own) & set(bands):
+        if half in halves:
+            bands += own
+        elif wanted is not None and {*own} & {*wanted}:
             raise DataError(
                 f"{root}: {HALVES[half]} is missing: add it, or use the other one alone: --bands"
                 f" {other}"
             )
+    return wanted or bands
 
 
 def _collection(
     title: str,
     images: PatchScenes,
     patches: Patches,
-    splits: Splits,
-    resample: Resample,
+    rule: SplitRule,
+    version: int,
     areas: NDArray[np.float32] | None,
     notes: Sequence[str],
 ) -> Collection:
+    if rule.place is None:
+        splits = splits_of(patches, rule, version)
+    else:
+        splits = splits_by_place(images, rule.place, rule.seed)
+    if splits.warning is not None:
+        images.remark(splits.warning)
     named = [*images.notes, *notes, splits.sentence]
     parts = splits.rows
     unlabelled = int((~patches.labels.any(axis=1)).sum())
@@ -273,9 +340,15 @@ def _collection(
         splits=parts,
         truth=patches.labels,
         areas=areas,
-        description=f"{title}, {len(images):,} patches, {kinds}, {resample} for 20 and 60 m",
+        description=f"{title}, {len(images):,} patches, {kinds}, {images.resample} for 20 and 60 m",
         notes=tuple(named),
     )
 
 
-__all__ = ["Copy", "bigearthnet_collection", "open_copy", "require_layout"]
+__all__ = [
+    "Copy",
+    "bigearthnet_collection",
+    "open_copy",
+    "open_whatever_is_there",
+    "require_layout",
+]

@@ -27,7 +27,7 @@ from adagc.atomic import append, replacing, write_json, write_text
 from adagc.datasets.bigearthnet.layout import CLOUDY, METADATA, PLAN, STORE
 from adagc.datasets.bigearthnet.maps import COUNTS, areas_of
 from adagc.datasets.bigearthnet.opening import Copy, open_copy, require_layout
-from adagc.datasets.bigearthnet.patches import Patches, write_arrays
+from adagc.datasets.bigearthnet.patches import write_arrays
 from adagc.datasets.bigearthnet.store import (
     AREAS,
     INDEX,
@@ -45,7 +45,7 @@ from adagc.datasets.bigearthnet.writing import (
     start_worker,
     write_chunk,
 )
-from adagc.errors import AdagcError, DataError, NoSpaceError, UsageError, check_range
+from adagc.errors import AdagcError, DataError, NoSpaceError, UsageError, check_range, flag
 from adagc.images.bigearthnet import lmdb as databases
 from adagc.images.bigearthnet.measured import RECORD
 from adagc.images.bigearthnet.resample import DEFAULT, Resample
@@ -56,6 +56,7 @@ from adagc.progress import Meter, meter
 
 _JOURNAL, _CHECKSUMS, _LOCK = "journal.jsonl", "checksums.part.npy", "lock"
 LEFT_OUT: Final = "left_out.csv"
+_SETTINGS: Final = ("form", "resample", "cloudy")  # of a plan: options of the command
 _PARTS: Final = {"radar": "s1", "optical": "s2"}
 _SMALL: Final = 700 + RECORD.itemsize  # bytes per patch of all other files, generously
 
@@ -106,10 +107,13 @@ def prepare(
     names = hashlib.sha256("\n".join((*patches.names, *patches.radar)).encode()).hexdigest()
     radar, optical = ("radar" in copy.halves), ("optical" in copy.halves)
     plan = Plan(form, resample, layout.version, len(patches), names, radar, optical, cloudy)
-    _make_room(out)
     parts = tuple(_PARTS[half] for half in _PARTS if half in copy.halves)
     size = len(patches) * (sum(databases.entry_sizes()) + 1024) * 5 // 4 + 2**24
     work = Work(out, form, resample, parts, len(patches), size)
+    _check_place(out)
+    if read_plan(out) is None:
+        _check_room(out, work, len(patches))
+    out.mkdir(parents=True, exist_ok=True)
     with locked(out / _LOCK):
         _claim(out, plan)
         state = _State.open(out, len(patches))
@@ -121,11 +125,12 @@ def prepare(
         for done in _written(work, copy, todo, workers):
             state.note(done)
         bad = {patches.names[row]: reason for row, reason in sorted(state.bad.items())}
-        notes = _finish(out, copy, plan, state, workers)
+        bad |= copy.alone
+        notes = _finish(out, copy, plan, state, workers, bad)
     finished = Prepared(
         out,
         form,
-        len(patches) - len(bad),
+        len(patches) - len(state.bad),
         left,
         bad,
         time.monotonic() - began,
@@ -134,21 +139,20 @@ def prepare(
     )
     if strict and bad:
         raise DataError(
-            f"{len(bad):,} of {len(patches):,} patches cannot be read and were left out: see"
-            f" {out / LEFT_OUT}"
+            f"{len(bad):,} of {finished.patches + len(bad):,} patches are not whole or cannot be"
+            f" read, and were left out: see {out / LEFT_OUT}"
         )
     return finished
 
 
-def _make_room(out: Path) -> None:
-    """Make the folder of a new store; UsageError if something else is in it."""
+def _check_place(out: Path) -> None:
+    """UsageError if this is no folder for a store: there is something else."""
     if out.is_dir():
         ours = (out / _LOCK).exists() or read_plan(out) is not None
         if ours or not any(out.iterdir()):
             return
     if out.exists():
         raise UsageError(f"{out} holds something else: choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
 
 
 def _claim(out: Path, plan: Plan) -> None:
@@ -157,15 +161,9 @@ def _claim(out: Path, plan: Plan) -> None:
     if known is None:
         write_json(out / PLAN, plan.to_dict())
     elif known != plan:
-        different = next(
-            name
-            for name in Plan.__dataclass_fields__
-            if getattr(known, name) != getattr(plan, name)
-        )
-        raise UsageError(
-            f"{out} was begun with another setting or other patches ({different}): choose another"
-            " --out, or delete it"
-        )
+        other = [flag(name) for name in _SETTINGS if getattr(known, name) != getattr(plan, name)]
+        what = f"another {other[0]}" if other else "other patches than are here now"
+        raise UsageError(f"{out} was begun with {what}: choose another --out, or delete it")
 
 
 @dataclass(frozen=True)
@@ -259,7 +257,8 @@ def _check_room(out: Path, work: Work, patches: int) -> None:
         there = sum(path.stat().st_size for path in out.glob("s[12]-*.npy"))
         needed = work.count * PATCH_BYTES - there if patches else 0
     needed += patches * _SMALL
-    free = shutil.disk_usage(out).free
+    place = next(folder for folder in (out, *out.resolve().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
     if needed > free:
         raise NoSpaceError(
             f"{out} cannot be prepared: it needs {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB"
@@ -328,10 +327,12 @@ def _by_processes(work: Work, chunks: Iterator[Chunk], workers: int) -> Iterator
         pool.shutdown(cancel_futures=True)
 
 
-def _finish(out: Path, copy: Copy, plan: Plan, state: _State, workers: int) -> list[str]:
+def _finish(
+    out: Path, copy: Copy, plan: Plan, state: _State, workers: int, bad: dict[str, str]
+) -> list[str]:
     """Write what belongs to all patches, and say that the store is finished."""
     patches, layout = copy.patches, copy.layout
-    _report(out, patches, state.bad)
+    _report(out, bad)
     good = np.ones(len(patches), dtype=np.bool_)
     good[list(state.bad)] = False
     rows = np.flatnonzero(good).astype(np.int64)
@@ -356,12 +357,12 @@ def _finish(out: Path, copy: Copy, plan: Plan, state: _State, workers: int) -> l
                 file.write(path.read_bytes())
     write_json(
         out / STORE,
-        {**plan.to_dict(), "in_store": len(rows), "left_out": len(state.bad), "notes": notes},
+        {**plan.to_dict(), "in_store": len(rows), "left_out": len(bad), "notes": notes},
     )
     return notes
 
 
-def _report(out: Path, patches: Patches, bad: dict[int, str]) -> None:
+def _report(out: Path, bad: dict[str, str]) -> None:
     """Write which patches are left out, and why; no file if there are none."""
     if not bad:
         (out / LEFT_OUT).unlink(missing_ok=True)
@@ -369,7 +370,7 @@ def _report(out: Path, patches: Patches, bad: dict[int, str]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("patch", "reason"))
-    writer.writerows((patches.names[row], reason) for row, reason in sorted(bad.items()))
+    writer.writerows(bad.items())
     write_text(out / LEFT_OUT, text.getvalue())
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets.assemble import read_split
 from adagc.datasets.bigearthnet.patches import CLOUDY, SPLITS, Patches
+from adagc.datasets.dividing import SplitRule, read_split
+from adagc.datasets.places import read_place, split_by_place
 from adagc.datasets.splits import stratified_split
 from adagc.errors import DataError
+from adagc.images.base import SceneDataset
 
 # Patches of version 2 without snow, clouds and shadow: what metadata.parquet names.
 PUBLISHED: Final = {"train": 237_871, "val": 122_342, "test": 119_825}
@@ -34,20 +35,19 @@ class Splits:
     warning: str | None = None  # how they differ from the published ones
 
 
-def splits_of(patches: Patches, file: Path | None, seed: int, version: int) -> Splits:
+def splits_of(patches: Patches, rule: SplitRule, version: int) -> Splits:
     """The splits in a file, or the published ones, or drawn ones if there are none.
 
     Args:
         patches: The patches that are used.
-        file: CSV file with the columns `image,split`.
-        seed: Seed of drawn splits.
+        rule: The file, if there is one, and the seed of drawn splits.
         version: Version of BigEarthNet.
 
     Raises:
         DataError: No patch is left for training; or all patches of version 2 are there, but in
             other splits than were published.
     """
-    warning = None
+    warning, file = None, rule.file
     if file is not None:
         rows = read_split(file, patches.names)
         origin = f"splits of {file.name}"
@@ -62,8 +62,8 @@ def splits_of(patches: Patches, file: Path | None, seed: int, version: int) -> S
     else:
         # By the first label: each split gets its share of every class.
         first = np.where(patches.labels.any(axis=1), patches.labels.argmax(axis=1), -1)
-        rows = stratified_split(first, _SHARES, seed)
-        origin = f"no published splits here, drawn with seed {seed}"
+        rows = stratified_split(first, _SHARES, rule.seed)
+        origin = f"no published splits here, drawn with seed {rule.seed}"
     if "train" not in rows:
         raise DataError(f"{file or 'the metadata'}: no patch is left for training")
     sizes = {part: len(own) for part, own in rows.items()}
@@ -71,6 +71,12 @@ def splits_of(patches: Patches, file: Path | None, seed: int, version: int) -> S
     told = ", ".join(f"{size:,} {part}" for part, size in sizes.items())
     ratio = " : ".join(f"{size / least:.2g}" for size in sizes.values()) if least else ""
     return Splits(rows, f"{origin}: {told} ({ratio})", warning)
+
+
+def splits_by_place(images: SceneDataset, place: str, seed: int) -> Splits:
+    """Splits of whole blocks of patches, in place of the published ones."""
+    rows, notes = split_by_place(images, read_place(place), _SHARES, seed)
+    return Splits(rows, "; ".join(notes))
 
 
 def compared(sizes: Mapping[str, int]) -> str | None:
@@ -101,4 +107,4 @@ def compared(sizes: Mapping[str, int]) -> str | None:
     )
 
 
-__all__ = ["PUBLISHED", "WHOLE", "Splits", "compared", "splits_of"]
+__all__ = ["PUBLISHED", "WHOLE", "Splits", "compared", "splits_by_place", "splits_of"]

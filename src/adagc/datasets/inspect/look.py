@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from adagc.errors import DataError
 from adagc.images.base import SceneDataset
 from adagc.images.cached import band_names
 from adagc.images.decode import Header, peek, read_image
-from adagc.images.moments import CHUNK_VALUES, Moments
+from adagc.images.moments import CHUNK_VALUES, Moments, flaws
 from adagc.images.normalisation import unit_warnings
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.build import WORKERS, all_transparent, transparency_notes
@@ -299,28 +300,49 @@ def _look_at_scenes(scenes: SceneDataset, bands: Sequence[str] | None) -> Images
     moments, edges = Moments(scenes.shape[0]), Edges(scenes.shape[0])
     rows, sampled = _worth_reading(scenes)
     step = max(1, CHUNK_VALUES // math.prod(scenes.shape))
+    unreadable: dict[str, str] = {}
+    missing: list[str] = []
+    infinite: list[str] = []
     for start in tracked(range(0, len(rows), step), "reading images"):
-        chunk = rows[start : start + step]
-        values = scenes.gather(chunk)
+        chunk, values = _readable(scenes, rows[start : start + step], unreadable)
+        if not len(chunk):
+            continue
         moments.add(values)
         edges.add(values)
-        for row, value in zip(chunk, values, strict=True):
-            same[hashlib.sha256(value.tobytes()).digest()].append(scenes.names[row])
-    missing, infinite = scenes.flaws(rows)
+        own = [scenes.names[row] for row in chunk]
+        for which, flawed in zip((missing, infinite), flaws(values), strict=True):
+            which += compress(own, flawed)
+        for name, value in zip(own, values, strict=True):
+            same[hashlib.sha256(value.tobytes()).digest()].append(name)
     names, notes = (scenes.bands, []) if bands is None else _named(len(scenes.bands), bands)
     return Images(
-        names=scenes.names,
-        shapes={scenes.shape: len(scenes)},
-        dtypes={scenes.depth.name: len(scenes)},
+        names=tuple(name for name in scenes.names if name not in unreadable),
+        shapes={scenes.shape: len(scenes) - len(unreadable)},
+        dtypes={scenes.depth.name: len(scenes) - len(unreadable)},
         bands=names,
-        statistics=moments.statistics(names),
-        unreadable={},
-        missing=tuple(scenes.names[row] for row in rows[missing]),
-        infinite=tuple(scenes.names[row] for row in rows[infinite]),
+        statistics=moments.statistics(names) if len(unreadable) < len(rows) else None,
+        unreadable=unreadable,
+        missing=tuple(missing),
+        infinite=tuple(infinite),
         suspects=edges.suspects(names),
         duplicates=tuple(sorted(tuple(group) for group in same.values() if len(group) > 1)),
         notes=(*scenes.notes, *sampled, *notes),
     )
+
+
+def _readable(
+    scenes: SceneDataset, rows: NDArray[np.int64], unreadable: dict[str, str]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Those of these rows that can be read, and their values; why the others cannot is noted."""
+    try:
+        return rows, scenes.gather(rows)
+    except DataError as error:
+        if len(rows) == 1:
+            unreadable[scenes.names[rows[0]]] = str(error)
+            return rows[:0], np.empty((0, *scenes.shape), scenes.dtype)
+    halves = [_readable(scenes, half, unreadable) for half in np.array_split(rows, 2)]
+    chunks, values = zip(*halves, strict=True)
+    return np.concatenate(chunks), np.concatenate(values)
 
 
 def _worth_reading(scenes: SceneDataset) -> tuple[NDArray[np.int64], list[str]]:

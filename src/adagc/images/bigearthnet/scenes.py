@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from adagc.images.base import SceneDataset
 from adagc.images.bigearthnet.bands import SIDE, depth_of
 from adagc.images.bigearthnet.measured import combined, flaws
 from adagc.images.bigearthnet.resample import Resample
-from adagc.images.bigearthnet.sources import Source
+from adagc.images.bigearthnet.sources import Source, TreeSource
+from adagc.images.footprint import Place, file_place, footprints
 from adagc.images.memory import Recycled
 from adagc.images.moments import Moments
 
@@ -62,6 +65,34 @@ class PatchScenes(SceneDataset):
     def notes(self) -> tuple[str, ...]:
         """See `SceneDataset.notes`."""
         return self._notes
+
+    def remark(self, sentence: str) -> None:
+        """Add a sentence to `notes`."""
+        self._notes = (*self._notes, sentence)
+
+    def geometry(self, rows: NDArray[np.int64]) -> list[bytes | None]:
+        """See `SceneDataset.geometry`; only GeoTIFF files say where they lie."""
+        outlines = self._outlines[0]
+        return [outlines[row] for row in rows.tolist()]
+
+    def place(self, row: int) -> Place | None:
+        """See `SceneDataset.place`; no other file is opened for it."""
+        file = self._file(row)
+        return None if file is None else file_place(file)
+
+    @property
+    def crs(self) -> str | None:
+        """See `SceneDataset.crs`."""
+        return self._outlines[1]
+
+    @cached_property
+    def _outlines(self) -> tuple[list[bytes | None], str | None]:
+        files = [file for row in range(len(self)) if (file := self._file(row)) is not None]
+        return footprints(files) if files else ([None] * len(self), None)
+
+    def _file(self, row: int) -> Path | None:
+        """A GeoTIFF file of a patch, where patches are such files."""
+        return self.source.file(row, self.bands[0]) if isinstance(self.source, TreeSource) else None
 
     @property
     def side(self) -> int:
