@@ -275,10 +275,11 @@ def _of_store(
         source = store.source.chosen(keep)
     how = resample or plan.resample
     lacking = [f"{HALVES[half]} is missing" for half in HALVES if half not in halves]
+    # What was measured is of the bands as they were enlarged then.
+    records = store.records if how == plan.resample else None
     images = PatchScenes(
-        source, patches.names, chosen, resample=how, records=store.records, rows=rows,
-        notes=lacking,
-    )  # fmt: skip
+        source, patches.names, chosen, resample=how, records=records, rows=rows, notes=lacking
+    )
     notes = [_NO_MAPS] if areas is None else []
     if hidden := len(store.patches) - len(patches):
         notes.append(f"{hidden:,} patches with snow, clouds or shadow are used with --cloudy only")
