@@ -295,18 +295,25 @@ def main() -> int:
         if "sample" in parts and not SAMPLE.is_dir():
             print("the real sample is not here: set ADAGC_DATA", file=sys.stderr)
             parts.remove("sample")
-        found = {part: _measured(part, root, folder) for part in parts}
-    limits = [SHOWN[part](figures) for part, figures in found.items()]  # all are printed
-    if options.record is not None:
-        known = json.loads(options.record.read_text()) if options.record.exists() else {}
-        where = {"machine": environment(), "load": os.getloadavg()[0]}
-        made = {part: {**figures, **where} for part, figures in found.items()}
-        write_text(options.record, json.dumps({**known, **made}, indent=1) + "\n")
-    return 0 if all(limits) else 1
+        met = True
+        for part in parts:
+            began, load = time.monotonic(), os.getloadavg()[0]
+            found = _measured(part, root, folder)
+            print(f"{part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            met &= SHOWN[part](found)
+            if options.record is not None:  # at once: what is interrupted has lost one part only
+                _keep(options.record, part, {**found, "load": load})
+    return 0 if met else 1
+
+
+def _keep(file: Path, part: str, found: dict[str, Any]) -> None:
+    """Put the figures of a part into the record, in place of those it had."""
+    known = json.loads(file.read_text()) if file.exists() else {}
+    known[part] = {**found, "machine": environment()}
+    write_text(file, json.dumps(known, indent=1) + "\n")
 
 
 def _measured(part: str, root: Path, folder: Path) -> dict[str, Any]:
-    print(f"{part} ...", file=sys.stderr)
     if part == "reading":
         return reading(root, folder)
     if part == "preparing":

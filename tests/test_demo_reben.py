@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import numpy as np
+import pytest
 
 from adagc import demo_reben
 from adagc.cli import main
@@ -36,3 +38,18 @@ def test_the_path_of_a_bigearthnet_user(tmp_path, capsys, monkeypatch):
     # The labels that were trained on are these.
     used = (tmp_path / "demo" / "an" / "config.yaml").read_text()
     assert "dominant.csv" in used
+
+
+def spent() -> float:
+    """Seconds of CPU of this process and of those that it has waited for."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
+@pytest.mark.slow
+def test_it_takes_less_than_five_minutes(tmp_path, capsys):
+    """Of CPU, so that the answer does not depend on what else the machine does."""
+    before = spent()
+    assert main(["demo", "--reben", "--out", str(tmp_path / "demo"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["patches"] == 400
+    assert spent() - before < 300
