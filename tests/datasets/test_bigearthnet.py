@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adagc.cli import main
-from adagc.datasets.bigearthnet import maps, nomenclature
+from adagc.datasets.bigearthnet import DATASET, maps, nomenclature
 from adagc.datasets.bigearthnet.generate import Generated, generate, geotiff
 from adagc.datasets.bigearthnet.layout import find_layout
 from adagc.datasets.bigearthnet.nomenclature import CLASS_OF_CODE, CLASSES
@@ -495,6 +495,16 @@ def test_inspect_takes_them_too(places, older, capsys):
     assert "--cloudy needs --data" in capsys.readouterr().err
     assert main(["inspect", str(older.root), "--data", "bigearthnet", "--cloudy"]) == 2
     assert "--cloudy means nothing for version 1" in capsys.readouterr().err
+
+
+def test_a_resumed_run_looks_at_what_says_which_patches_there_are(places, older):
+    assert DATASET.files({"root": str(places["memmap"])}) == {
+        "root/store.json": places["memmap"] / "store.json"
+    }
+    assert DATASET.files({"root": str(places["tree"])}) == {
+        "root/metadata.parquet": places["tree"] / "metadata.parquet"
+    }
+    assert DATASET.files({"root": str(older.root)}) == {}
 
 
 @pytest.mark.parametrize("form", FORMS)

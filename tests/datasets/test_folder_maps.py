@@ -162,15 +162,26 @@ def test_maps_may_lie_in_the_folder_of_the_images(world):
         )
 
 
-def test_rows_of_arrays_have_maps_too(world):
+@pytest.mark.parametrize("kind", ["array", "geoparquet"])
+def test_rows_of_arrays_and_products_have_maps_too(world, kind):
     root, expected = world
     names = list(expected)
-    np.save(root / "embeddings.npy", np.random.default_rng(0).normal(size=(20, 4)))
-    (root / "embeddings.names.txt").write_text("\n".join(names))
+    vectors = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    if kind == "array":
+        path = root / "embeddings.npy"
+        np.save(path, vectors)
+        (root / "embeddings.names.txt").write_text("\n".join(names))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        path = root / "product.parquet"
+        table = pyarrow.table({"id": names, "embedding": vectors.tolist()})
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
     data = open_collection(
-        "array", root / "embeddings.npy", maps=root / "maps", map_classes=root / "codes.csv"
+        kind, path, maps=root / "maps", map_classes=root / "codes.csv", map_share=0.25
     )
-    np.testing.assert_allclose(data.areas, [expected[name] for name in names], rtol=1e-6)
+    areas = np.array([expected[name] for name in data.images.names])
+    np.testing.assert_allclose(data.areas, areas, rtol=1e-6)
+    np.testing.assert_array_equal(data.truth, areas >= 0.25)
 
 
 def test_pixels_are_counted_once(world, monkeypatch):

@@ -207,6 +207,16 @@ def test_collections_of_ones_own_images():
     assert not set(blocks[parts["train"]]) & set(blocks[parts["val"]])
 
 
+def test_rows_of_arrays_by_the_tiles_in_their_names(tmp_path):
+    tiles = np.arange(40) % 5
+    names = [f"S2_T33UU{'ABCDE'[tile]}_{i}" for i, tile in enumerate(tiles)]
+    np.save(tmp_path / "x.npy", np.zeros((40, 3), np.float32))
+    (tmp_path / "x.names.txt").write_text("\n".join(names))
+    parts = open_collection("array", tmp_path / "x.npy", split_by_place="tile").splits
+    assert {len(rows) for rows in parts.values()} == {32, 8}
+    assert not set(tiles[parts["train"]]) & set(tiles[parts["val"]])
+
+
 def test_what_cannot_be_split_is_said(tmp_path, tiffs):
     with pytest.raises(UsageError, match="metres, or tile, not '-5'"):
         read_place("-5")

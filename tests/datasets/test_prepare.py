@@ -23,6 +23,7 @@ from adagc.datasets.bigearthnet.opening import bigearthnet_collection
 from adagc.datasets.bigearthnet.prepare import prepare
 from adagc.datasets.bigearthnet.verify import verify
 from adagc.errors import DataError, NoSpaceError, UsageError
+from adagc.images.bigearthnet.shards import allocate
 from adagc.progress import Meter
 
 CHUNK = 4
@@ -232,6 +233,31 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(
         with pytest.raises(NoSpaceError, match=r"it needs 0\.0 GB, and 0\.0 GB is free"):
             prepare(made.root, out, form=form)
         assert not out.exists()
+
+
+def test_room_is_looked_for_again_when_a_store_is_continued(made, tmp_path, monkeypatch):
+    write = writing.Writer.write
+
+    def once(self, chunk):
+        if chunk.start:
+            raise KeyboardInterrupt
+        return write(self, chunk)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.Writer, "write", once)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(made.root, tmp_path / "store", form="lmdb")
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 10**6, 10**6))
+    with pytest.raises(NoSpaceError, match="cannot be prepared"):
+        prepare(made.root, tmp_path / "store", form="lmdb")
+
+
+def test_the_space_of_shards_is_reserved(tmp_path):
+    allocate(tmp_path, 6, ("s2",))
+    found = (tmp_path / "s2-00000.npy").stat()
+    assert found.st_size == 128 + 6 * 12 * 28_800
+    assert found.st_blocks * 512 >= found.st_size
 
 
 @pytest.mark.parametrize("form", ["memmap", "lmdb"])
