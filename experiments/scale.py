@@ -85,8 +85,8 @@ class Scale:
             return "nothing else wanted these cores at the time"
         wanted = f"{least}" if least == most else f"from {least} to {most}"
         return (
-            f"{wanted} programs wanted these cores at the time, so look at the ratios, which are taken"
-            " within one run"
+            f"{wanted} programs wanted these cores at the time, so look at the ratios, which are"
+            " taken within one run"
         )
 
     # -- measured --------------------------------------------------------------------------------
