@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from adagc.annotate import serve
 from adagc.annotate.protocol import Rules
 from adagc.cli import main
 from adagc.commands import annotate as command
 from adagc.errors import AdagcError
+from adagc.web import serve
 from annotate.projects import CLASSES
 from annotate.served import make_images
 
@@ -101,7 +101,7 @@ def served(monkeypatch, tmp_path, images):
     def of(*words: str) -> tuple[serve.Server, list[str]]:
         servers, visited = [], []
 
-        def run(self, ready) -> None:
+        def run(self, app, ready) -> None:
             servers.append(self)
             ready()
             time.sleep(0.3)  # the browser is opened in a thread
