@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adagc.annotate import desk as desks
 from adagc.annotate.desk import Overlap
-from adagc.errors import UsageError
+from adagc.errors import NoSpaceError, UsageError
 from annotate.projects import CLASSES, Project, answers_of, check_events, expected_labels
+from full_disk import FullDisk
 
 PEOPLE = ("ann", "bob", "cem")
 
@@ -72,6 +73,37 @@ def test_undo_brings_the_image_and_its_candidates_back(project):
     assert [event.kind for event in project.events] == [
         "shown", "choose", "shown", "undo", "shown", "choose", "shown",
     ]  # fmt: skip
+
+
+def test_an_undo_that_cannot_be_kept_takes_nothing_back(project, monkeypatch):
+    first = project.desk.look("ann")
+    project.choose("ann")
+    add = project.store.add
+
+    def full(events, request=None):
+        raise NoSpaceError("the disk is full")
+
+    monkeypatch.setattr(project.store, "add", full)
+    with pytest.raises(NoSpaceError):
+        project.desk.undo("ann", "request-1")
+    monkeypatch.setattr(project.store, "add", add)
+    assert project.labels() == {first.image: first.candidates[0]}
+    assert project.desk.progress == (1, 6)
+    assert project.desk.undo("ann", "request-1").image == first.image
+    assert project.labels() == {}
+    assert project.desk.progress == (0, 6)
+
+
+def test_an_undo_that_the_label_file_missed_is_made_good_by_the_same_request(project, monkeypatch):
+    project.desk.look("ann")
+    project.choose("ann")
+    disk = FullDisk(monkeypatch, "labels.csv")
+    with pytest.raises(NoSpaceError):
+        project.desk.undo("ann", "request-1")
+    disk.free()
+    project.desk.undo("ann", "request-1")
+    assert project.labels() == {}
+    assert [event.kind for event in project.events].count("undo") == 1
 
 
 def test_undo_goes_back_several_images_and_keeps_all_events(project):
