@@ -98,7 +98,7 @@ def shot(page: Any, name: str) -> None:
     page.wait_for_timeout(1000)
     page.screenshot(path=DOCS / name)
     picture = Image.open(DOCS / name).convert("RGB")
-    picture.quantize(256, Image.Quantize.FASTOCTREE).save(DOCS / name, optimize=True)
+    picture.quantize(256, Image.Quantize.MAXCOVERAGE).save(DOCS / name, optimize=True)
     print(DOCS / name)
 
 
@@ -159,7 +159,7 @@ def key_of(page: Any, truth: Collection) -> str:
     return str(1 + next((n for n, name in enumerate(offered) if name in there), 0))
 
 
-def review(browser: Any, folder: Path) -> None:
+def review(browser: Any, folder: Path, truth: Collection) -> None:
     """The page of `adagc review`, on a run that is trained for it."""
     run = folder / "run"
     if not (run / "model.json").exists():
@@ -168,8 +168,8 @@ def review(browser: Any, folder: Path) -> None:
         adagc(
             "train", folder / "photos", "--labels", labels, "--size", SIDE, "--out", run,
             "--backbone", "test_resnet", "--weights", "none", "--epochs", 12,
-            "--method", "Cover label", "--learning-rate", 0.004, "--batch-size", 16,
-            "--cache", folder / "cache",
+            "--bands", *truth.images.bands, "--method", "Cover label",
+            "--learning-rate", 0.004, "--batch-size", 16, "--cache", folder / "cache",
         )  # fmt: skip
     with (
         tempfile.TemporaryDirectory() as made,
@@ -208,7 +208,7 @@ def main() -> None:
         found = shutil.which("chromium")
         browser = driver.chromium.launch(executable_path=found, args=alone)
         annotate(browser, folder, truth)
-        review(browser, folder)
+        review(browser, folder, truth)
         browser.close()
 
 

@@ -167,6 +167,28 @@ def test_what_somebody_leaves_goes_to_others(project):
     assert not any(event.annotator == "ann" and event.kind == "choose" for event in project.events)
 
 
+ASKED = {
+    "refresh": lambda desk, view: desk.refresh("ann", view.image),
+    "undo": lambda desk, view: desk.undo("ann"),
+    "reopen": lambda desk, view: desk.reopen("ann"),
+    "answer": lambda desk, view: desk.answer(
+        "ann", view.image, "choose", present=view.candidates[:1], key=0
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_whoever_asks_for_anything_is_not_away(project, asked):
+    project.desk.look("ann")
+    view = project.choose("ann")
+    project.clock.now += 60  # of a patience of 100
+    view = ASKED[asked](project.desk, view)
+    project.clock.now += 60
+    assert project.desk.look("bob").image != view.image
+    after = project.desk.answer("ann", view.image, "choose", present=view.candidates[:1], key=0)
+    assert after.notice == ""
+
+
 def test_a_new_start_takes_nothing_away_from_anybody(project):
     before = project.desk.look("ann")
     project.clock.now += 1000
