@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from lines import RECORDS, Line, read
 from words import one, plus, whole
 
+from adagc.compare.distributions import t_quantile
+
 RECORD = RECORDS / "review-aid.jsonl"
 COMPARED = range(5)
 MAP, MF1 = "mean_average_precision", "mean_f1"
@@ -35,9 +37,7 @@ def value(seed: int, order: str, metric: str) -> float:
 
 def interval(gaps: Sequence[float]) -> str:
     """The mean of differences, one per seed, and its 95 % interval: "+3.7 ± 2.0"."""
-    from scipy.stats import t
-
-    wide = float(t.ppf(0.975, len(gaps) - 1)) * statistics.stdev(gaps) / len(gaps) ** 0.5
+    wide = t_quantile(0.05, len(gaps) - 1) * statistics.stdev(gaps) / len(gaps) ** 0.5
     return f"{plus(statistics.fmean(gaps))} ± {one(wide)}"
 
 

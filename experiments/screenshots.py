@@ -164,7 +164,8 @@ def review(browser: Any, folder: Path, truth: Collection) -> None:
     run = folder / "run"
     if not (run / "model.json").exists():
         labels = folder / "labels.csv"
-        adagc("simulate", folder / "truth.csv", "--scheme", "random", "--out", labels)
+        if not labels.exists():
+            adagc("simulate", folder / "truth.csv", "--scheme", "random", "--out", labels)
         adagc(
             "train", folder / "photos", "--labels", labels, "--size", SIDE, "--out", run,
             "--backbone", "test_resnet", "--weights", "none", "--epochs", 12,

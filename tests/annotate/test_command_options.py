@@ -137,6 +137,6 @@ def test_port_and_host(served):
 
 def test_where_images_lie_is_looked_for_beside_the_page(served, monkeypatch):
     started = []
-    monkeypatch.setattr(context.Neighbours, "start", started.append)
+    monkeypatch.setattr(context.Neighbours, "start", lambda self: started.append(self))
     served("--no-browser")
     assert len(started) == 1
