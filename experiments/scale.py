@@ -76,10 +76,17 @@ class Scale:
         processors = ", ".join(sorted({str(one["processor"]) for one in machines}))
         torch = ", ".join(sorted({str(one["packages"]["torch"]) for one in machines}))
         commits = ", ".join(sorted({str(one["git"]) for one in machines}))
-        loads = [one["load"] for one in self.found.values()]
+        return f"Two cores of {processors}, torch {torch}, commit {commits}; {self._busy()}"
+
+    def _busy(self) -> str:
+        """How many programs wanted the two cores: figures of a busy machine say less."""
+        least, most = (round(end(one["load"] for one in self.found.values())) for end in (min, max))
+        if most <= 2:
+            return "nothing else wanted these cores at the time"
+        wanted = f"{least}" if least == most else f"from {least} to {most}"
         return (
-            f"Two cores of {processors}, torch {torch}, commit {commits}; from {min(loads):.0f} to"
-            f" {max(loads):.0f} programs wanted these cores at the time"
+            f"{wanted} programs wanted these cores at the time, so look at the ratios, which are taken"
+            " within one run"
         )
 
     # -- measured --------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_every_number_follows_the_thresholds_of_the_model(run):
     page = (run.folder / "after.html").read_text()
     assert "F1 at the threshold of each class" in page
     for limit in result["thresholds"]:
-        assert f"<td>{limit:g}</td>" in page
+        assert f"<td>{limit:.3f}</td>" in page
 
 
 def test_pictures_are_judged_by_them(run):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc import progress
+from adagc.datasets import find
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, DataError, UsageError
 from adagc.images.base import SceneDataset, is_feature_map
@@ -120,7 +121,7 @@ class Project:
         config, given = config_of(self.run), self.options.images
         if self.options.root is not None:
             config = replace(config, root=self.options.root)
-        if given is not None and config.data in ("folder", "array"):
+        if given is not None and find(config.data).named_by_root:  # images of one's own
             images = open_images(Path(given), bands=config.bands, nodata=config.nodata)
         else:
             collection = self._opened()

@@ -25,7 +25,7 @@ def shipped(classes: Sequence[str]) -> NDArray[np.float32] | None:
     """The shipped embeddings of these class names, (C, D); None if one of them is missing.
 
     The table has the 19 classes of refined BigEarthNet, which are also those of the synthetic
-    scenes, and the 17 classes of AID-multilabel and UC Merced. Different spellings are accepted as
-    in `read_text`.
+    scenes, the 17 classes of AID-multilabel and UC Merced, and the 30 kinds of scenes of AID, which
+    are those of mosaics. Different spellings are accepted as in `read_text`.
     """
     return shipped_table().rows(classes)
