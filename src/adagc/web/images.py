@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.datasets.bigearthnet.layout import find_layout
+from adagc.datasets.registry import open_collection, registry
 from adagc.errors import DataError, UsageError
 from adagc.images.array import SUFFIXES, array_file, open_arrays
 from adagc.images.base import SceneDataset
@@ -24,7 +24,7 @@ _LOOKED_AT = 20  # files that may be unreadable before the first one that can be
 def open_images(
     root: Path, *, bands: Sequence[str] | None = None, nodata: float | None = None
 ) -> SceneDataset:
-    """The images of a folder, of an array, or of BigEarthNet in any form; names as in training.
+    """The images of a folder, of an array, or of a published copy; names as in training.
 
     Args:
         root: The folder or the file.
@@ -37,8 +37,9 @@ def open_images(
             raise UsageError(
                 f"{root} is a file: give the folder of the images, or an array ({kinds})"
             )
-        if find_layout(root) is not None:
-            return _patches(root, bands)
+        published = _published(root, bands, nodata)
+        if published is not None:
+            return published
         return FolderScenes(root, bands=bands, nodata=nodata)
     images = open_arrays(root, bands=bands, nodata=nodata)
     if not images.is_image:
@@ -46,14 +47,23 @@ def open_images(
     return images
 
 
-def _patches(root: Path, bands: Sequence[str] | None) -> SceneDataset:
-    """The patches of BigEarthNet, with all bands that are there unless some are named."""
-    from adagc.datasets.bigearthnet.looking import open_whatever_is_there
-    from adagc.datasets.bigearthnet.opening import bigearthnet_collection
+def _published(
+    root: Path, bands: Sequence[str] | None, nodata: float | None
+) -> SceneDataset | None:
+    """The images of a data set that is no folder of image files, such as BigEarthNet.
 
-    if bands is None:
-        return open_whatever_is_there(root).images
-    return bigearthnet_collection(root, bands=bands).images
+    All bands that are there, unless some are named.
+    """
+    for entry in reversed(registry().values()):  # as `adagc inspect` asks them
+        found = entry.recognise(root)
+        if found is None:
+            continue
+        if found.collection is None:
+            return None
+        if bands is None:
+            return found.collection(nodata).images
+        return open_collection(entry.name, root, bands=bands).images
+    return None
 
 
 def originals(images: SceneDataset, root: Path, *, nodata: float | None = None) -> SceneDataset:
