@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "first_step": [],
     "start_up": [],
     "windows": [],
+    "annotate": [],
 }
 
 

@@ -25,6 +25,7 @@ from adagc.atomic import write_text
 
 sys.path.insert(0, str(Path(__file__).parent))
 import beyond
+import bought
 import ends
 import fidelity
 import frequencies
@@ -77,6 +78,7 @@ def environment() -> jinja2.Environment:
         "liked": liked,
         "thresholds": thresholds,
         "views": views,
+        "bought": bought,
         "min": min,
         "max": max,
     }

@@ -8,6 +8,8 @@ scores of the test images. Lines that exist are not made again.
     ADAGC_DATA=/path/to/data ADAGC_FEATURES=runs/aid-arrays/maps-96 \
         python experiments/review.py run --seeds 0 1 2 3 4 --out review.jsonl
     python experiments/review.py table --out review.jsonl               (prints Markdown)
+
+What is published of it: bought.py.
 """
 
 from __future__ import annotations

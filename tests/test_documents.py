@@ -60,3 +60,38 @@ def test_files_and_folders_that_a_document_names_exist(page):
     places = (ROOT, Path(adagc.__path__[0]))
     gone = {name for name in named if not any((place / name).exists() for place in places)}
     assert gone <= {"weights/", "validation/", "names.txt"}  # of a run, and of a user's array
+
+
+PAGES = sorted(
+    path
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    if path.parent.name != "templates"
+)
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be called by in a link, as GitHub does."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_pictures_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    for target in targets:
+        if "://" in target:
+            continue
+        place, _, anchor = target.partition("#")
+        found = (page.parent / place).resolve() if place else page
+        assert found.exists(), target
+        if anchor and found.suffix == ".md":
+            assert anchor in anchors(found), target
+
+
+def test_there_are_links_and_pictures_to_follow():
+    everything = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert everything.count("](") > 50
+    for picture in ("annotate.png", "annotate-phone.png", "review.png"):
+        assert f"{picture})" in everything

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+import bought
 import fidelity
 import pages
 from records import DATA, Pack
@@ -30,6 +31,11 @@ def test_every_page_is_what_its_template_and_the_records_give(built):
 def test_no_page_is_written_by_hand(built):
     results = set(pages.RESULTS.glob("*.md"))
     assert results == built.keys() - {pages.README}
+
+
+def test_the_page_of_review_quotes_the_record():
+    text = (pages.ROOT / "docs" / "review.md").read_text(encoding="utf-8")
+    assert bought.sentence() in " ".join(text.split())
 
 
 def test_a_number_that_is_typed_into_a_template_is_refused(tmp_path):

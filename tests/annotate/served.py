@@ -37,9 +37,10 @@ def serving(
     images = open_images(folder / "images", bands=bands)
     places = options.pop("places", None)
     project = Project(folder, images.names, **options)
-    server = Server(make_app(project.desk, images, places and places(images)), host=host)
+    app = make_app(project.desk, images, places and places(images))
+    server = Server(host=host)
     ready = threading.Event()
-    work = threading.Thread(target=server.run, args=(ready.set,))
+    work = threading.Thread(target=server.run, args=(app, ready.set))
     work.start()
     try:
         assert ready.wait(60)

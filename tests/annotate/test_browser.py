@@ -10,8 +10,10 @@ import pytest
 
 from adagc.annotate.store import read_events
 from adagc.labels import read_labels
+from adagc.web.app import DISK_FULL
 from annotate.projects import CLASSES, check_events, expected_labels
 from annotate.served import make_images, serving
+from full_disk import FullDisk
 from web import visitors
 
 pytestmark = pytest.mark.system("chromium")
@@ -217,6 +219,66 @@ def test_a_server_that_is_away_is_told_and_nothing_is_lost(chromium, tmp_path):
         visitor.leave()
 
 
+def test_a_full_disk_is_told_and_the_answer_is_kept_when_there_is_space(
+    chromium, tmp_path, monkeypatch
+):
+    make_scenes(tmp_path, 5)
+    with serving(tmp_path, bands=BANDS) as (project, _, server):
+        visitor = Visitor(chromium, server.address)
+        row, chosen = visitor.row, visitor.classes[0]
+        disk = FullDisk(monkeypatch, "labels.csv")
+        visitor.page.keyboard.press("1")
+        visitor.page.wait_for_selector("#banner:not([hidden])")
+        assert visitor.page.inner_text("#problem") == DISK_FULL
+        assert (visitor.row, visitor.progress) == (row, "0 of 5")
+        visitor.shot("full")
+        disk.free()
+        visitor.page.click("#again")
+        visitor.wait(row)
+        assert visitor.page.is_hidden("#banner")
+        assert visitor.progress == "1 of 5"
+        assert project.labels() == {project.names[int(row)]: chosen}
+        # The browser itself notes the refusal.
+        visitor.errors = [text for text in visitor.errors if "507" not in text]
+        visitor.leave()
+
+
+def test_the_contrast_of_each_image_is_a_key_away_and_remembered(chromium, tmp_path):
+    make_scenes(tmp_path, 3)
+    with serving(tmp_path, bands=BANDS) as (_, _, server):
+        visitor = Visitor(chromium, server.address)
+        page = visitor.page
+
+        def mean() -> float:
+            """Of the picture that is on the screen."""
+            return page.evaluate(
+                "() => { const c = document.createElement('canvas'); c.width = c.height = 64;"
+                " const d = c.getContext('2d');"
+                " d.drawImage(document.querySelector('#frame img'), 0, 0);"
+                " const v = d.getImageData(0, 0, 64, 64).data;"
+                " return v.reduce((a, b) => a + b) / v.length; }"
+            )
+
+        before, picture = mean(), page.get_attribute("#frame img", "src")
+        page.keyboard.press("+")
+        zoomed = page.get_attribute("#frame img", "style")
+        page.keyboard.press("x")
+        page.wait_for_function(
+            "before => document.querySelector('#frame img').src !== before", arg=picture
+        )
+        assert page.get_attribute("#contrast", "aria-pressed") == "true"
+        assert page.get_attribute("#frame img", "style") == zoomed, "it stays where it is"
+        assert abs(mean() - before) > 0.5
+        page.reload()
+        visitor.wait(None)
+        assert page.get_attribute("#contrast", "aria-pressed") == "true"
+        page.keyboard.press("x")
+        page.wait_for_selector("#contrast[aria-pressed=false]")
+        page.wait_for_timeout(300)
+        assert mean() == before
+        visitor.leave()
+
+
 def test_zoom_and_pan_to_the_pixel(chromium, tmp_path):
     make_scenes(tmp_path, 3)
     with serving(tmp_path, bands=BANDS) as (_, _, server):
@@ -260,8 +322,10 @@ WINDOWS = {
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
-    make_scenes(tmp_path, 5)
-    with serving(tmp_path, bands=BANDS) as (project, _, server):
+    make_scenes(tmp_path, 12)
+    with serving(tmp_path, bands=BANDS, several=True, absent=True) as (project, _, server):
+        for _ in range(4):  # so that there is a rate, and the header is at its longest
+            project.choose("ann")
         visitor = Visitor(chromium, server.address, **WINDOWS[window])
         row, chosen = visitor.row, visitor.classes[1]
         button = visitor.page.locator("#candidates button").nth(1)
@@ -269,9 +333,14 @@ def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
             button.tap()
         else:
             button.click()
+        assert project.names[int(row)] not in project.labels()
+        visitor.page.click("#confirm")
         visitor.wait(row)
-        assert project.labels() == {project.names[int(row)]: chosen}
+        assert project.labels()[project.names[int(row)]] == chosen
         page = visitor.page
+        assert "left" in page.inner_text("#pace")
+        beside = [page.locator(each).bounding_box() for each in ("#pace", "#show-counts")]
+        assert not overlapping(*beside)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no side scroll"
         assert visitor.small() == []
         visitor.shot(window)
@@ -281,8 +350,31 @@ def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
                 page.click(opener)
             assert visitor.serious() == [], part
             if opener:
+                assert page.evaluate(f"document.querySelector('#{part}').scrollTop") == 0
                 visitor.shot(f"{window}-{part}")
                 page.keyboard.press("Escape")
+        visitor.leave()
+
+
+def overlapping(one: dict[str, float], other: dict[str, float]) -> bool:
+    """Whether two boxes have a pixel in common."""
+    return all(
+        one[start] < other[start] + other[size] and other[start] < one[start] + one[size]
+        for start, size in (("x", "width"), ("y", "height"))
+    )
+
+
+def test_what_is_marked_is_said_to_screen_readers(chromium, tmp_path):
+    make_scenes(tmp_path, 4)
+    with serving(tmp_path, bands=BANDS, several=True, absent=True) as (_, _, server):
+        visitor = Visitor(chromium, server.address)
+        for key, said in (
+            ("1", f"Marked: {visitor.classes[0]}"),
+            ("a2", f"Marked: {visitor.classes[0]}, not {visitor.classes[1]}"),
+        ):
+            for each in key:
+                visitor.page.keyboard.press(each)
+            assert visitor.page.inner_text("#spoken") == said
         visitor.leave()
 
 

@@ -82,7 +82,9 @@ def test_address_first_then_ctrl_c_says_what_was_labelled(tmp_path, images):
         (["{images}"], "--classes is missing"),
         (["{images}", "--classes", NAMES], "--out is missing"),
         (["{images}/none", "--classes", NAMES, "--out", "{tmp}/l.csv"], "none"),
-        (["{tmp}", "--classes", "one", "--out", "{tmp}/l.csv"], "two classes"),
+        (["{images}", "--classes", "one", "--out", "{tmp}/l.csv"], "two classes"),
+        (["{images}", "--classes", "{tmp}", "--out", "{tmp}/l.csv"], "is a folder"),
+        (["{tmp}/old.csv", "--classes", NAMES, "--out", "{tmp}/l.csv"], "is a file: give"),
         (["{images}", "--classes", "a, a", "--out", "{tmp}/l.csv"], "'a'"),
         (["{images}", "--classes", NAMES, "--out", "{tmp}"], "is a folder"),
         (["{images}", "--classes", NAMES, "--out", "{tmp}/x/l.csv"], "there is no folder"),
@@ -92,6 +94,10 @@ def test_address_first_then_ctrl_c_says_what_was_labelled(tmp_path, images):
         (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--overlap", "0"], "--overlap"),
         (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--candidates", "10"], "--cand"),
         (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--seed", "-1"], "--seed"),
+        (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--patience", "0"], "--patience"),
+        (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--overlap-share", "2"], "share"),
+        (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--import", "{tmp}/i"], "import"),
+        (["--report", "{tmp}/l.csv", "--truth", "{tmp}/t.csv"], "--truth"),
         (["{images}", "--classes", "a;b, c", "--out", "{tmp}/l.csv", "--several"], "'a;b'"),
         (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--json"], "--report"),
         (["{images}", "--classes", NAMES, "--out", "{tmp}/l.csv", "--host", "1.2.3"], "listen on"),
@@ -106,6 +112,7 @@ def test_mistakes_are_one_line_and_nothing_is_written(tmp_path, images, capsys, 
     assert says in error
     assert "\n" not in error
     assert (tmp_path / "old.csv").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"old.csv", "photos"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from adagc.annotate.protocol import Rules
 from adagc.cli import main
 from adagc.commands import annotate as command
 from adagc.errors import AdagcError
-from adagc.web import serve
+from adagc.web import context, serve
 from annotate.projects import CLASSES
 from annotate.served import make_images
 
@@ -101,7 +101,7 @@ def served(monkeypatch, tmp_path, images):
     def of(*words: str) -> tuple[serve.Server, list[str]]:
         servers, visited = [], []
 
-        def run(self, ready) -> None:
+        def run(self, app, ready) -> None:
             servers.append(self)
             ready()
             time.sleep(0.3)  # the browser is opened in a thread
@@ -133,3 +133,10 @@ def test_port_and_host(served):
     server, _ = served("--host", "127.0.0.1", "--no-browser")
     assert server.token is not None
     assert server.token in server.address
+
+
+def test_where_images_lie_is_looked_for_beside_the_page(served, monkeypatch):
+    started = []
+    monkeypatch.setattr(context.Neighbours, "start", lambda self: started.append(self))
+    served("--no-browser")
+    assert len(started) == 1

@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adagc.annotate import desk as desks
 from adagc.annotate.desk import Overlap
-from adagc.errors import UsageError
+from adagc.errors import NoSpaceError, UsageError
 from annotate.projects import CLASSES, Project, answers_of, check_events, expected_labels
+from full_disk import FullDisk
 
 PEOPLE = ("ann", "bob", "cem")
 
@@ -72,6 +73,37 @@ def test_undo_brings_the_image_and_its_candidates_back(project):
     assert [event.kind for event in project.events] == [
         "shown", "choose", "shown", "undo", "shown", "choose", "shown",
     ]  # fmt: skip
+
+
+def test_an_undo_that_cannot_be_kept_takes_nothing_back(project, monkeypatch):
+    first = project.desk.look("ann")
+    project.choose("ann")
+    add = project.store.add
+
+    def full(events, request=None):
+        raise NoSpaceError("the disk is full")
+
+    monkeypatch.setattr(project.store, "add", full)
+    with pytest.raises(NoSpaceError):
+        project.desk.undo("ann", "request-1")
+    monkeypatch.setattr(project.store, "add", add)
+    assert project.labels() == {first.image: first.candidates[0]}
+    assert project.desk.progress == (1, 6)
+    assert project.desk.undo("ann", "request-1").image == first.image
+    assert project.labels() == {}
+    assert project.desk.progress == (0, 6)
+
+
+def test_an_undo_that_the_label_file_missed_is_made_good_by_the_same_request(project, monkeypatch):
+    project.desk.look("ann")
+    project.choose("ann")
+    disk = FullDisk(monkeypatch, "labels.csv")
+    with pytest.raises(NoSpaceError):
+        project.desk.undo("ann", "request-1")
+    disk.free()
+    project.desk.undo("ann", "request-1")
+    assert project.labels() == {}
+    assert [event.kind for event in project.events].count("undo") == 1
 
 
 def test_undo_goes_back_several_images_and_keeps_all_events(project):
@@ -133,6 +165,28 @@ def test_what_somebody_leaves_goes_to_others(project):
     assert late.notice == desks.TAKEN
     assert late.image != left
     assert not any(event.annotator == "ann" and event.kind == "choose" for event in project.events)
+
+
+ASKED = {
+    "refresh": lambda desk, view: desk.refresh("ann", view.image),
+    "undo": lambda desk, view: desk.undo("ann"),
+    "reopen": lambda desk, view: desk.reopen("ann"),
+    "answer": lambda desk, view: desk.answer(
+        "ann", view.image, "choose", present=view.candidates[:1], key=0
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_whoever_asks_for_anything_is_not_away(project, asked):
+    project.desk.look("ann")
+    view = project.choose("ann")
+    project.clock.now += 60  # of a patience of 100
+    view = ASKED[asked](project.desk, view)
+    project.clock.now += 60
+    assert project.desk.look("bob").image != view.image
+    after = project.desk.answer("ann", view.image, "choose", present=view.candidates[:1], key=0)
+    assert after.notice == ""
 
 
 def test_a_new_start_takes_nothing_away_from_anybody(project):

@@ -96,6 +96,10 @@ def test_a_picture_and_a_broken_one(running):
     status, headers, content = client.send("GET", "/api/picture/0/0")
     assert (status, headers["content-type"]) == (200, "image/png")
     assert content.startswith(b"\x89PNG")
+    _, _, alone = client.send("GET", "/api/picture/0/0?alone=true")
+    assert alone.startswith(b"\x89PNG")
+    assert alone != content, "stretched by this image alone"
+    assert client.send("GET", "/api/picture/0/0?alone=false")[2] == content
     broken = project.names.index("i5")
     status, _, content = client.send("GET", f"/api/picture/{broken}/0")
     assert status == 422

@@ -176,9 +176,10 @@ def serving(
     waiting = Waiting(images, review.desk, review.blind)
     if ready:
         waiting.furnish()
-    server = Server(make_app(waiting), host=host)  # type: ignore[arg-type]
+    app = make_app(waiting)  # type: ignore[arg-type]
+    server = Server(host=host)
     begun = threading.Event()
-    work = threading.Thread(target=server.run, args=(begun.set,))
+    work = threading.Thread(target=server.run, args=(app, begun.set))
     work.start()
     try:
         assert begun.wait(60)

@@ -136,6 +136,12 @@ def test_suggestions_say_what_is_known_and_what_to_ask():
     assert {(a.image, a.label, a.value) for a in answers} == {("i0", "c1", 1), ("i1", "c3", 1)}
 
 
+@pytest.mark.parametrize("wrong", [{"blind": 1}, {"least": 2}, {"most": 0}])
+def test_suggestions_that_make_no_sense(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        suggestions("no run is opened", **wrong)
+
+
 def test_blind_mode_measures_precision_and_the_base_rate():
     generator = np.random.default_rng(1)
     truth = generator.random((600, 8)) < 0.3
@@ -256,7 +262,11 @@ def test_a_pooled_linear_layer_has_class_activation_maps(scene):
 )
 def test_other_heads_have_evidence_too(kind, backbone, scene):
     made = network(kind, backbone=backbone).train()
+    modes = []
+    for each in made.modules():
+        each.register_forward_pre_hook(lambda part, _: modes.append(part.training))
     found = evidence(made, scene, 1, "x")
+    assert set(modes) == {False}, "without dropout, and with the statistics of training"
     assert found.shape == (5, 5)
     assert 0 <= found.min() <= found.max() <= 1
     assert made.training

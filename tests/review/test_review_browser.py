@@ -193,6 +193,20 @@ def test_evidence_follows_the_class_in_focus_and_the_zoom(chromium, tmp_path):
         visitor.leave()
 
 
+def test_a_model_without_evidence_is_told_and_asks_all_the_same(chromium, tmp_path):
+    make_pictures(tmp_path / "images", 4)
+    with serving(tmp_path, ready=False) as (_, waiting, _, server):
+        waiting.mute = True
+        visitor = Visitor(chromium, server.address)
+        page = visitor.page
+        assert page.inner_text("#evidence-text") == "No evidence"
+        assert page.is_disabled("#evidence")
+        page.keyboard.press("e")
+        visitor.next()
+        assert page.locator("#frame img").count() == 1
+        visitor.leave()
+
+
 def test_the_page_waits_for_questions_and_says_so(chromium, tmp_path):
     make_pictures(tmp_path / "images", 4)
     with serving(tmp_path) as (_, waiting, _, server):
@@ -317,6 +331,7 @@ def test_every_window_shows_all_and_can_be_read(chromium, tmp_path, window):
                 page.click(opener)
             assert visitor.serious() == [], part
             if opener:
+                assert page.evaluate(f"document.querySelector('#{part}').scrollTop") == 0
                 visitor.shot(f"review-{window}-{part}")
                 page.keyboard.press("Escape")
         before = visitor.row

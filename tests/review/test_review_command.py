@@ -53,11 +53,30 @@ def photos(tmp_path_factory) -> Run:
     place = tmp_path_factory.mktemp("review")
     make_folder(place)
     config = RunConfig(
-        root=str(place / "photos"), labels=str(place / "labels.csv"), size=16, epochs=1,
+        root=str(place / "photos"), labels=str(place / "labels.csv"), size=64, epochs=1,
         batch_size=8, backbone="test_resnet", weights="none", accelerator="cpu",
         cache=str(place / "cache"),
     )  # fmt: skip
     return train(config, "AN", place / "run")
+
+
+def test_a_network_with_a_single_position_has_no_evidence(tmp_path):
+    make_folder(tmp_path)
+    config = RunConfig(
+        root=str(tmp_path / "photos"), labels=str(tmp_path / "labels.csv"), size=16, epochs=1,
+        batch_size=8, backbone="test_resnet", weights="none", accelerator="cpu",
+        cache=str(tmp_path / "cache"),
+    )  # fmt: skip
+    run = train(config, "AN", tmp_path / "run")
+    command = Command(str(run.folder), "--out", str(tmp_path / "l.csv"), "--least", "0.01")
+    try:
+        about = command.about("ready", "mute")
+        assert not about["model"]
+        view = command.client.post("look", name="ann")
+        path = f"/api/evidence/{view['image']}/{view['questions'][0]['label']}"
+        assert command.client.send("GET", path)[0] == 503
+    finally:
+        assert command.end()[0] == 0
 
 
 def check_against(before: LabelTable, out, record) -> None:
@@ -112,7 +131,7 @@ def test_from_a_run_to_labels_that_training_takes(tmp_path, photos, capsys):
         assert view["total"] == 5
         status, headers, picture = command.client.send("GET", f"/api/picture/{view['image']}/0")
         assert status == 200
-        # the file itself, not the square of 16 pixels that the network sees
+        # the file itself, not the square that the network sees
         assert Image.open(BytesIO(picture)).size[1] == 20
         for number, question in enumerate(view["questions"]):
             view = command.client.post(
@@ -326,6 +345,11 @@ def test_where_there_is_nothing_to_ask_the_command_ends_and_says_so(tmp_path, ph
         (["{run}", "--out", "{tmp}/old.csv"], "not the file of events"),
         (["{run}", "--out", "{tmp}/x.csv", "--blind", "1"], "--blind"),
         (["{run}", "--out", "{tmp}/x.csv", "--count", "0"], "--count"),
+        (["{run}", "--out", "{tmp}/x.csv", "--least", "2"], "--least"),
+        (["{run}", "--out", "{tmp}/x.csv", "--most", "0"], "--most"),
+        (["{run}", "--out", "{tmp}/x.csv", "--patience", "0"], "--patience"),
+        (["{run}", "--out", "{tmp}/x.csv", "--seed", "-1"], "--seed"),
+        (["{run}", "--out", "{tmp}/x.csv", "--root", "{tmp}/none"], "none"),
         (["{run}", "--out", "{tmp}/x.csv", "--order", "best"], "informative"),
         (["{run}", "--out", "{tmp}/x.csv", "--threshold", "90"], "--threshold"),
         (["{run}", "--out", "{tmp}/x.csv", "--json"], "--report"),

@@ -206,6 +206,23 @@ def test_what_somebody_left_goes_to_others_and_they_are_told(tmp_path):
     review.close()
 
 
+@pytest.mark.parametrize("asked", ["answer", "undo"])
+def test_whoever_asks_for_anything_is_not_away(tmp_path, asked):
+    review = Review(tmp_path, 4)
+    view = review.desk.look("ann")
+    label = view.questions[0].label
+    review.desk.answer("ann", view.image, label, 1)
+    review.clock.now += 60  # of a patience of 100
+    if asked == "answer":
+        review.desk.answer("ann", view.image, label, -1)
+    else:
+        review.desk.undo("ann")
+    review.clock.now += 60
+    assert review.desk.look("bob").image != view.image
+    assert review.desk.answer("ann", view.image, label, 0).notice == ""
+    review.close()
+
+
 def test_questions_that_are_not_asked_are_refused(tmp_path):
     review = Review(tmp_path, 2)
     view = review.desk.look("ann")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from adagc.review import layers
 from full_disk import FullDisk
 from review.reviews import CLASSES, make_pictures, serving
 from web.visitors import Client
@@ -236,3 +237,13 @@ def test_requests_that_tell_the_server_what_it_cannot_know(served):
     told = client.post("next", name="ann", image=other, request="request-1")
     assert told["image"] == view["image"]
     assert "somebody else" in told["notice"]
+
+
+def test_the_maps_of_the_last_images_are_kept(monkeypatch):
+    monkeypatch.setattr(layers, "_KEPT", 2)
+    made: list[str] = []
+    kept = layers.Layers()
+    kept.furnish(lambda image, labels: made.append(image) or dict.fromkeys(labels, b"x"))
+    for image in ("a", "b", "a", "c", "a", "b"):
+        assert kept.of(image, "water") == b"x"
+    assert made == ["a", "b", "c", "b"]

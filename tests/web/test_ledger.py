@@ -32,6 +32,19 @@ def test_earlier_records_are_read_and_continued(tmp_path):
         Ledger(path, SECOND)
 
 
+def test_what_was_added_is_on_the_disk_before_anybody_is_told(tmp_path):
+    """FULL: the log is synchronised at every commit, so that no power cut takes an answer back."""
+    path = tmp_path / "x.sqlite"
+    with Ledger(path, FIRST) as ledger:
+        ask = ledger._database.execute
+        assert ask("PRAGMA synchronous").fetchone() == (2,)
+        assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
+        ledger.add_rows([(1, 0.5, "a")])
+        with reading(path, FIRST) as other:  # readers do not stop whoever writes
+            assert rows_in(other, FIRST) == [(1, 0.5, "a")]
+            ledger.add_rows([(2, 0.6, "b")])
+
+
 def test_a_form_makes_one_and_the_same_table_whichever_way(tmp_path):
     with Ledger(tmp_path / "new.sqlite", THIRD):
         pass

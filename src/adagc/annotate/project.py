@@ -76,12 +76,15 @@ def _agree(store: Store, rules: Rules, database: Path) -> None:
     known = store.settings()
     told = {"classes": list(rules.classes), "seed": rules.seed, "simple": rules.simple}
     remedies = {
-        "classes": "the labels were given with other classes: use the same --classes",
-        "seed": f"images were offered with seed {known.get('seed')}: use the same --seed",
-        "simple": "the labels have another form: use --several and --absent as before",
+        "classes": "the labels were given with other classes: use the same --classes, or another"
+        " --out that goes on from these labels with --import",
+        "seed": f"images were offered with seed {known.get('seed')}: use the same --seed, or choose"
+        " another --out",
+        "simple": "the labels have another form: use --several and --absent as before, or choose"
+        " another --out",
     }
     for name, remedy in remedies.items():
         if name in known and known[name] != told[name]:
-            raise UsageError(f"{database}: {remedy}, or choose another --out")
+            raise UsageError(f"{database}: {remedy}")
     if not known:
         store.settle(**told)

@@ -44,7 +44,11 @@ class Rules:
         check_range("candidates", self.candidates, 1, 9)  # the digits that keys have
         check_range("seed", self.seed, 0, 2**63 - 1)
         if len(self.classes) < 2:
-            raise UsageError("there must be at least two classes to choose from: add one")
+            only = ", ".join(map(repr, self.classes))
+            raise UsageError(
+                f"--classes names {only or 'nothing'}, and there must be two classes to choose"
+                " from: add one, or correct the path of the file"
+            )
 
     @property
     def simple(self) -> bool:

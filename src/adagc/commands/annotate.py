@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from adagc.commands.common import make_parser, print_json, quiet_start
 from adagc.errors import DataError, MissingExtraError, UsageError, check_range, flag
 from adagc.options import read
-
-if TYPE_CHECKING:
-    pass
 
 _HOW = "Label in the browser; Ctrl-C here ends it. Every label is kept at once."
 
@@ -217,11 +213,10 @@ def _serve(options: Namespace) -> None:
     from adagc.annotate.project import open_project
     from adagc.web.context import Neighbours
 
-    with open_project(options) as project:
+    with Server(host=options.host, port=options.port) as server, open_project(options) as project:
         desk = project.desk
         neighbours = Neighbours(project.images)
         app = make_app(desk, project.images, neighbours)
-        server = Server(app, host=options.host, port=options.port)
         beside: list[Neighbours | Chooser] = [neighbours]  # what works beside the server
         if options.active is not None:
             beside.append(choosing(Path(options.active), desk, project.images))
@@ -233,7 +228,7 @@ def _serve(options: Namespace) -> None:
                 each.start()
 
         try:
-            server.run(ready)
+            server.run(app, ready)
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:

@@ -185,8 +185,7 @@ def _serve(options: Namespace) -> None:
         raise MissingExtraError("the web server of adagc review", "web") from error
     from adagc.review.project import open_project
 
-    with open_project(options) as project:
-        server = Server(make_app(project), host=options.host, port=options.port)
+    with Server(host=options.host, port=options.port) as server, open_project(options) as project:
 
         def load() -> None:
             project.load()
@@ -203,7 +202,7 @@ def _serve(options: Namespace) -> None:
             threading.Thread(target=load, daemon=True).start()
 
         try:
-            server.run(begin)
+            server.run(make_app(project), begin)
         except KeyboardInterrupt:
             print()  # after the ^C of the terminal
         finally:

@@ -19,6 +19,8 @@ def class_names(told: str) -> tuple[str, ...]:
     path = Path(told)
     if path.is_file():
         names = _names_of(path)
+    elif path.is_dir():
+        raise UsageError(f"{path} is a folder: give a file of names, or the names")
     elif path.suffix.lower() in _LISTS:
         raise UsageError(f"{path}: there is no such file: give a file of names, or the names")
     else:
@@ -29,7 +31,7 @@ def class_names(told: str) -> tuple[str, ...]:
     try:
         check_names(names, "class")
     except LabelFileError as error:
-        raise UsageError(f"CLASSES: {error}") from None
+        raise UsageError(f"{told}: {error}") from None
     return names
 
 

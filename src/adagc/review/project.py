@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adagc import progress
 from adagc.datasets import find
@@ -51,7 +52,8 @@ class Project:
         layers: Evidence maps, as soon as the model is there.
         desk: The work; None as long as there are no questions yet.
         failure: What kept the questions from being found, for the command to say.
-        mute: Whether there will be no evidence, because the model could not be loaded.
+        mute: Whether there will be no evidence: the model could not be loaded, or sees an image at
+            a single position.
     """
 
     def __init__(self, run: Run, options: Namespace) -> None:
@@ -233,13 +235,18 @@ class Project:
         model, images = self.run.model(), self._opened().images
         rows = {name: row for row, name in enumerate(images.names)}
 
-        def make(image: str, labels: Sequence[str]) -> dict[str, bytes]:
+        def maps(image: str, labels: Sequence[str]) -> NDArray[np.float32]:
             with torch.inference_mode(False):
-                maps = evidence_maps(model, images, rows[image], labels, least=True)
-            if maps[0].size == 1:
-                maps[:] = 0  # a single position says nothing of where a class is
-            return {label: layer(found) for label, found in zip(labels, maps, strict=True)}
+                return evidence_maps(model, images, rows[image], labels, least=True)
 
+        def make(image: str, labels: Sequence[str]) -> dict[str, bytes]:
+            found = zip(labels, maps(image, labels), strict=True)
+            return {label: layer(each) for label, each in found}
+
+        assert self.desk is not None
+        if maps(self.desk.plan[0].image, self.desk.classes[:1]).size == 1:
+            self.mute = True  # a single position says nothing of where a class is
+            return
         maker: Maker = make
         self.layers.furnish(maker)
 

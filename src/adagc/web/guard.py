@@ -36,22 +36,24 @@ class Guard:
     """Lets requests through to an application that come from whom they should.
 
     Args:
-        app: The application (ASGI).
         hosts: Names by which the server may be called, in lower case.
         any_address: Any address in digits may be used too: no other site can pretend to be that.
         token: What every request must carry, in the address or as a cookie; None if the server
             listens to this machine only.
+
+    Attributes:
+        app: The application (ASGI), to be set before the first request.
     """
 
-    def __init__(
-        self, app: Any, *, hosts: frozenset[str], any_address: bool, token: str | None
-    ) -> None:
-        self._app, self._hosts, self._any, self._token = app, hosts, any_address, token
+    app: Any
+
+    def __init__(self, *, hosts: frozenset[str], any_address: bool, token: str | None) -> None:
+        self._hosts, self._any, self._token = hosts, any_address, token
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer a request, or say why not."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
@@ -69,7 +71,7 @@ class Guard:
         if isinstance(body, tuple):
             await _say(send, *body)
             return
-        await self._app(scope, _replaying(body, receive), _adding(send))
+        await self.app(scope, _replaying(body, receive), _adding(send))
 
     def _refused(self, scope: dict[str, Any], headers: dict[str, str]) -> tuple[int, str] | None:
         """Status and reason if a request is not to be answered."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError
-from adagc.images.array import array_file, open_arrays
+from adagc.datasets.registry import open_collection, registry
+from adagc.errors import DataError, UsageError
+from adagc.images.array import SUFFIXES, array_file, open_arrays
 from adagc.images.base import SceneDataset
 from adagc.images.cached import CachedScenes, band_names
 from adagc.images.decode import Header, peek, read_image, resize, transparent
@@ -23,19 +24,46 @@ _LOOKED_AT = 20  # files that may be unreadable before the first one that can be
 def open_images(
     root: Path, *, bands: Sequence[str] | None = None, nodata: float | None = None
 ) -> SceneDataset:
-    """The images of a folder, or of an array file or the folder of one; names as in training.
+    """The images of a folder, of an array, or of a published copy; names as in training.
 
     Args:
         root: The folder or the file.
-        bands: Names of the bands in the order of the files.
+        bands: Names of the bands in the order of the files; of BigEarthNet those to show.
         nodata: Number that stands for missing values, besides NaN and what a TIFF file names.
     """
     if array_file(root) is None:
+        if root.is_file():
+            kinds = ", ".join(SUFFIXES)
+            raise UsageError(
+                f"{root} is a file: give the folder of the images, or an array ({kinds})"
+            )
+        published = _published(root, bands, nodata)
+        if published is not None:
+            return published
         return FolderScenes(root, bands=bands, nodata=nodata)
     images = open_arrays(root, bands=bands, nodata=nodata)
     if not images.is_image:
         raise DataError(f"{root}: holds embeddings, which nobody can look at; give the images")
     return images
+
+
+def _published(
+    root: Path, bands: Sequence[str] | None, nodata: float | None
+) -> SceneDataset | None:
+    """The images of a data set that is no folder of image files, such as BigEarthNet.
+
+    All bands that are there, unless some are named.
+    """
+    for entry in reversed(registry().values()):  # as `adagc inspect` asks them
+        found = entry.recognise(root)
+        if found is None:
+            continue
+        if found.collection is None:
+            return None
+        if bands is None:
+            return found.collection(nodata).images
+        return open_collection(entry.name, root, bands=bands).images
+    return None
 
 
 def originals(images: SceneDataset, root: Path, *, nodata: float | None = None) -> SceneDataset:

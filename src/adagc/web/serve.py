@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import uvicorn
 
@@ -22,20 +22,21 @@ _GRACE: Final = 3  # seconds for requests that are under way when the server end
 class Server:
     """A server that listens from the moment it is made; `run` answers.
 
+    So an address that nobody can listen on is told before anything is begun.
+
     Args:
-        app: The application (ASGI).
         host: Address to listen on; None means this machine only, without a token.
         port: Port to listen on; 0 means any that is free.
     """
 
-    def __init__(self, app: Any, *, host: str | None = None, port: int = 0) -> None:
+    def __init__(self, *, host: str | None = None, port: int = 0) -> None:
         self.token = None if host is None else secrets.token_urlsafe(24)
         self._socket = _listening(host or HERE, port)
         self.port: int = self._socket.getsockname()[1]
         names = _NAMES_OF_HERE
         if host is not None:
             names |= {host.lower(), socket.gethostname().lower()}
-        guard = Guard(app, hosts=names, any_address=host is not None, token=self.token)
+        self._guard = Guard(hosts=names, any_address=host is not None, token=self.token)
         self.address = f"http://{_called(host)}:{self.port}/"
         if self.token is not None:
             self.address += f"?token={self.token}"
@@ -43,18 +44,26 @@ class Server:
         self._ended = threading.Event()
         self._server = uvicorn.Server(
             uvicorn.Config(
-                guard, log_level="error", access_log=False, server_header=False, ws="none",
+                self._guard, log_level="error", access_log=False, server_header=False, ws="none",
                 http="h11", loop="asyncio", lifespan="off", proxy_headers=False,
                 timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE,
             )
         )  # fmt: skip
 
-    def run(self, ready: Callable[[], None] | None = None) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._socket.close()
+
+    def run(self, app: Any, ready: Callable[[], None] | None = None) -> None:
         """Answer until the process is interrupted.
 
         Args:
+            app: The application (ASGI).
             ready: Called when the server answers.
         """
+        self._guard.app = app
         # In a thread, so that Ctrl-C and SIGTERM come to us and not to uvicorn, which would end the
         # process by the signal.
         threading.Thread(target=self._answer, daemon=True).start()

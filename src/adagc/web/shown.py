@@ -31,14 +31,16 @@ class Pictures:
     def __init__(self, images: SceneDataset, neighbours: Neighbours | None) -> None:
         self.composites: Sequence[Composite] = composites(images)
         self._images, self._neighbours = images, neighbours
-        self._made: OrderedDict[tuple[int, int, bool], Picture | None] = OrderedDict()
+        self._made: OrderedDict[tuple[int, int, bool, bool], Picture | None] = OrderedDict()
         self._lock = threading.Lock()
         # Decoding many large images at once would take all memory.
         self._places = threading.BoundedSemaphore(_AT_ONCE)
 
-    def of(self, row: int, composite: int, *, whole: bool) -> Picture | None:
-        """A picture; None if the image is broken."""
-        key = row, composite, whole
+    def of(
+        self, row: int, composite: int, *, whole: bool = False, alone: bool = False
+    ) -> Picture | None:
+        """A picture, perhaps stretched by this image alone; None if the image is broken."""
+        key = row, composite, whole, alone
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
@@ -46,7 +48,13 @@ class Pictures:
         with self._places:
             longest = _WHOLE if whole else LONGEST
             try:
-                made = picture(self._images, row, self.composites[composite], longest=longest)
+                made = picture(
+                    self._images,
+                    row,
+                    self.composites[composite],
+                    longest=longest,
+                    stretch="image" if alone else "data set",
+                )
             except Exception as error:  # whatever a file holds, the work must go on
                 log.warning("%s: %s", self._images.names[row], error)
                 made = None
@@ -89,11 +97,12 @@ def add_pictures(
         row: Annotated[int, Path(ge=0, le=2**31)],
         composite: Annotated[int, Path(ge=0, le=1000)],
         whole: bool = False,
+        alone: bool = False,
     ) -> Response:
         """An image as a picture, in one of the composites of the project."""
         if row >= len(images) or composite >= len(pictures.composites):
             raise HTTPException(404, "there is no such image")
-        found = pictures.of(row, composite, whole=whole)
+        found = pictures.of(row, composite, whole=whole, alone=alone)
         if found is None:
             raise HTTPException(422, BROKEN)
         # A new start may have other images under the same number, so browsers ask again.

@@ -2,8 +2,8 @@
 import { Pictures } from "./pictures.js";
 import { Stage } from "./stage.js";
 import {
-  asking, byId, duration, introduce, invented, key as keycap, notice, number, project as opened, RETRY, seconds, startClock, welcome,
-  who,
+  asking, byId, duration, introduce, invented, key as keycap, notice, number, project as opened, RETRY, seconds, startClock, unfold,
+  welcome, who,
 } from "./talk.js";
 
 let project; // what does not change: classes, composites, options
@@ -62,17 +62,17 @@ async function show(next) {
 async function showPicture(fresh) {
   const row = view.image;
   leaveSurroundings();
-  const which = pictures.composite;
+  const which = pictures.address(row);
   let image = null;
   try {
     image = await pictures.of(row);
     byId("broken").hidden = true;
   } catch (error) {
-    if (row !== view.image || which !== pictures.composite) return;
+    if (row !== view.image || which !== pictures.address(row)) return;
     byId("broken").textContent = error.broken ? error.message : "The picture did not arrive. Skip it, or load the page again.";
     byId("broken").hidden = false;
   }
-  if (row !== view.image || which !== pictures.composite) return; // something else came meanwhile
+  if (row !== view.image || which !== pictures.address(row)) return; // something else came meanwhile
   if (image) stage.show(image, fresh, pictures.whole(row, image));
   else stage.clear();
   seen = image !== null;
@@ -124,12 +124,13 @@ function showProgress() {
   byId("bar").max = Math.max(view.total, 1);
   byId("bar").value = view.finished;
   byId("done").textContent = `${number.format(view.finished)} of ${number.format(view.total)}`;
-  let pace = "";
-  if (view.rate) {
-    pace = `· ${number.format(Math.round(view.rate))} per hour`;
-    if (view.finished < view.total) pace += ` · ${duration((view.total - view.finished) / view.rate)} left`;
-  }
-  byId("pace").textContent = pace;
+  byId("pace").replaceChildren();
+  if (!view.rate) return;
+  const rate = document.createElement("span");
+  rate.className = "rate"; // left out where there is no space for it
+  rate.textContent = `· ${number.format(Math.round(view.rate))} per hour `;
+  const left = view.finished < view.total ? `· ${duration((view.total - view.finished) / view.rate)} left` : "";
+  byId("pace").append(rate, left);
 }
 
 function showCandidates() {
@@ -171,7 +172,6 @@ function showMarks() {
   }
   const said = [...marks].map(([each, mark]) => (mark === "absent" ? "not " : "") + project.classes[each]);
   byId("marks").textContent = said.length ? `Marked: ${said.join(", ")}` : "";
-  byId("marks").hidden = !said.length;
   byId("absent").setAttribute("aria-pressed", marking);
   enable();
 }
@@ -221,6 +221,7 @@ function choose(place) {
     else marks.set(each, mark);
     marking = false;
     showMarks();
+    byId("spoken").textContent = byId("marks").textContent || "Nothing is marked.";
     return;
   }
   byId("candidates").querySelectorAll("button")[place].classList.add("pressed");
@@ -260,20 +261,22 @@ const actions = {
   confirm,
   reopen: async () => show(await ask("reopen")),
   look: async () => show(await ask("look")),
-  composite: () => switchComposite(),
+  composite: () => { if (project.composites.length > 1) lookAgain(() => pictures.next()); },
+  contrast: () => lookAgain(() => pictures.stretch()),
   around: () => showSurroundings(),
   "zoom-in": () => stage.zoom(1.5),
   "zoom-out": () => stage.zoom(1 / 1.5),
   "zoom-fit": () => stage.fit(),
-  "show-help": () => byId("help").showModal(),
-  "show-counts": () => { showCounts(); byId("counts").showModal(); byId("counts").scrollTop = 0; },
+  "show-help": () => unfold("help"),
+  "show-counts": () => { showCounts(); unfold("counts"); },
   rename: () => { byId("help").close(); welcome(); },
 };
 for (const [id, act] of Object.entries(actions)) byId(id).addEventListener("click", act);
 
-async function switchComposite() {
-  if (project.composites.length < 2 || view.image === null) return;
-  pictures.next();
+// The same image in another way.
+async function lookAgain(change) {
+  if (view.image === null) return;
+  change();
   await showPicture(false);
   pictures.ahead(view.upcoming);
 }
@@ -298,7 +301,7 @@ function showCounts() {
   byId("mine").textContent = `You gave ${number.format(view.mine)} of the answers.`;
 }
 
-const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", c: "around", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
+const keys = { r: "refresh", n: "none", s: "skip", u: "undo", b: "composite", x: "contrast", c: "around", a: "absent", enter: "confirm", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
 const moves = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 document.addEventListener("keydown", (event) => {
@@ -344,7 +347,7 @@ async function start() {
   byId("answers").classList.toggle("many", many);
   byId("search").hidden = !many;
   byId("refresh").hidden = many;
-  byId("confirm-row").hidden = !(project.several || project.absent);
+  for (const id of ["marks", "confirm-row"]) byId(id).hidden = !(project.several || project.absent);
   byId("absent").hidden = !project.absent;
   byId("question").textContent = project.several ? "Which of these are in the image?" : many ? "Which class is in the image?" : "Which of these is in the image?";
   for (const [what, wanted] of [["marking", project.absent], ["confirming", project.several || project.absent], ["searching", many], ["bands", project.composites.length > 1], ["placed", false]]) {

@@ -1,7 +1,7 @@
 // The page of a review: shows what the server says, sends what people say. It decides nothing else.
 import { Pictures } from "./pictures.js";
 import { Stage } from "./stage.js";
-import { asking, byId, introduce, invented, notice, number, pause, project as opened, remember, remembered, seconds, startClock, welcome, who } from "./talk.js";
+import { asking, byId, introduce, invented, notice, number, pause, project as opened, remember, remembered, seconds, startClock, unfold, welcome, who } from "./talk.js";
 
 const AGAIN = 500; // milliseconds until the server is asked again whether the model is there
 const WORDS = [["yes", 1], ["no", -1], ["skip", 0]];
@@ -51,8 +51,8 @@ async function show(next) {
 
 async function showPicture(fresh) {
   const row = view.image;
-  const which = pictures.composite;
-  const stale = () => row !== view.image || which !== pictures.composite; // something else came meanwhile
+  const which = pictures.address(row);
+  const stale = () => row !== view.image || which !== pictures.address(row); // something else came meanwhile
   let image = null;
   try {
     image = await pictures.of(row);
@@ -298,20 +298,24 @@ const actions = {
     remember("evidence", over ? "on" : "off");
     showEvidence();
   },
-  composite: async () => {
-    if (project.composites.length < 2 || view.image === null) return;
-    pictures.next();
-    await showPicture(false);
-    pictures.ahead(view.upcoming);
-  },
+  composite: () => { if (project.composites.length > 1) lookAgain(() => pictures.next()); },
+  contrast: () => lookAgain(() => pictures.stretch()),
   "zoom-in": () => stage.zoom(1.5),
   "zoom-out": () => stage.zoom(1 / 1.5),
   "zoom-fit": () => stage.fit(),
-  "show-help": () => byId("help").showModal(),
-  "show-counts": () => { showCounts(); byId("counts").showModal(); byId("counts").scrollTop = 0; },
+  "show-help": () => unfold("help"),
+  "show-counts": () => { showCounts(); unfold("counts"); },
   rename: () => { byId("help").close(); welcome(); },
 };
 for (const [id, act] of Object.entries(actions)) byId(id)?.addEventListener("click", act);
+
+// The same image in another way.
+async function lookAgain(change) {
+  if (view.image === null) return;
+  change();
+  await showPicture(false);
+  pictures.ahead(view.upcoming);
+}
 
 function choose(percent) {
   threshold = Math.min(100, Math.max(5, percent));
@@ -344,7 +348,7 @@ function showCounts() {
   byId("mine").textContent = `You gave ${number.format(view.mine)} of ${number.format(view.answers)} answers${hours}.`;
 }
 
-const keys = { y: "yes", n: "no", s: "skip", a: "accept", u: "undo", e: "evidence", b: "composite", enter: "next", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
+const keys = { y: "yes", n: "no", s: "skip", a: "accept", u: "undo", e: "evidence", b: "composite", x: "contrast", enter: "next", "?": "show-help", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "zoom-fit" };
 const moves = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 document.addEventListener("keydown", (event) => {
@@ -407,6 +411,7 @@ async function awaitModel() {
   while (!project.model) {
     byId("evidence").disabled = true;
     text.textContent = project.mute ? "No evidence" : "Model is loading";
+    byId("evidence").title = project.mute ? "This model does not say where in an image it sees a class." : "";
     if (project.mute) return;
     await pause(2 * AGAIN);
     project = await opened();

@@ -7,11 +7,17 @@ export class Pictures {
     this.loaded = new Map(); // address -> [row, a promise of a loaded picture]
     this.placeless = false; // images of this folder do not say where they lie
     this.composite = Math.max(0, project.composites.findIndex((each) => each.name === remembered("composite")));
+    this.alone = remembered("contrast") === "image"; // stretched by the values of each image alone
     this.label();
   }
 
   of(row, whole = false) {
-    return this.at(row, `api/picture/${row}/${this.composite}${whole ? "?whole=true" : ""}`);
+    return this.at(row, this.address(row) + (whole ? "&whole=true" : ""));
+  }
+
+  // What is shown of an image: two that are equal show the same.
+  address(row) {
+    return `api/picture/${row}/${this.composite}?alone=${this.alone}`;
   }
 
   // Whatever else is drawn of an image: kept, and let go together with it.
@@ -52,12 +58,19 @@ export class Pictures {
     this.label();
   }
 
+  stretch() {
+    this.alone = !this.alone;
+    remember("contrast", this.alone ? "image" : "all");
+    this.label();
+  }
+
   label() {
     const button = byId("composite");
     button.hidden = this.project.composites.length < 2;
     const { name, bands } = this.project.composites[this.composite];
     button.replaceChildren(key("B"), ` ${name}`);
     button.title = `Bands: ${bands.join(", ")}`;
+    byId("contrast").setAttribute("aria-pressed", this.alone);
   }
 
   // Shows where the image lies on earth, unless another one is on the screen by then. Returns how

@@ -83,6 +83,12 @@ export function notice(text) {
   hiding = setTimeout(() => { byId("notice").hidden = true; }, CHANGED);
 }
 
+// Shows a dialog from its beginning: its button at the end has the focus.
+export function unfold(id) {
+  byId(id).showModal();
+  byId(id).scrollTop = 0;
+}
+
 // -- time on screen, without the time in which the page is hidden ---------------------------------
 
 let since = 0;
