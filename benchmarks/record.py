@@ -29,6 +29,9 @@ BENCHMARKS: dict[str, list[str]] = {
     "first_step": [],
     "start_up": [],
     "windows": [],
+    "predict": [],
+    "estimator": [],
+    "complete": [],
 }
 
 
