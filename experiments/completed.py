@@ -85,7 +85,8 @@ def by_seed(found: Sequence[Line], names: Sequence[str] = ("precision", "recall"
 
 def verdict(found: Sequence[Line]) -> str:
     """For which data Auto reaches what was wanted by its own decision, and for which not."""
-    reached, missed = [], []
+    reached: list[str] = []
+    missed: list[str] = []
     for (data, method, sample), own in _groups(found).items():
         if method != "auto":
             continue
