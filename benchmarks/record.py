@@ -30,6 +30,9 @@ BENCHMARKS: dict[str, list[str]] = {
     "start_up": [],
     "windows": [],
     "annotate": [],
+    "predict": [],
+    "estimator": [],
+    "complete": [],
 }
 
 

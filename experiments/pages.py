@@ -26,6 +26,7 @@ from adagc.atomic import write_text
 sys.path.insert(0, str(Path(__file__).parent))
 import beyond
 import bought
+import completed
 import ends
 import fidelity
 import frequencies
@@ -34,7 +35,7 @@ import thresholds
 import variants
 import views
 from lines import made
-from records import Lines, Pack, Printed, Selection, Tuning
+from records import DATA, Lines, Pack, Printed, Selection, Tuning
 from scale import ASSUMED, PUBLISHED, Scale
 from study import Study, made_together
 from words import one, plus, reflowed, two, whole
@@ -71,6 +72,7 @@ def environment() -> jinja2.Environment:
         "published": PUBLISHED,
         "selection": cache(Selection),
         "beyond": beyond,
+        "completed": completed,
         "ends": ends,
         "variants": variants,
         "fidelity": fidelity,
@@ -89,6 +91,9 @@ def pages(names: str = "*.md") -> Iterator[tuple[Path, str]]:
     """Every page and what it should say; README.md with the results between its two marks."""
     templates = environment()
     for path in sorted(TEMPLATES.glob(names)):
+        needed = re.match(r"\{# Needs: (\S+)\.", path.read_text(encoding="utf-8"))
+        if needed and not (DATA / needed[1]).exists():
+            continue  # nothing is measured yet
         check_numbers(path)
         text = reflowed(templates.get_template(path.name).render())
         if path.name == README.name:

@@ -301,6 +301,10 @@ class Printed:
     def __init__(self) -> None:
         self.found = json.loads((DATA / "speed.json").read_text(encoding="utf-8"))
 
+    def has(self, name: str) -> bool:
+        """Whether this benchmark was recorded."""
+        return name in self.found
+
     def block(self, name: str) -> str:
         """The command and its printout, as code."""
         one = self.found[name]

@@ -136,6 +136,12 @@ def test_a_value_becomes_what_was_meant(kind, value, wanted):
         (bool, "maybe", "--size must be true or false, not 'maybe'"),
         (Literal["one", "two"], "Two", "must be one or two, not 'Two'; did you mean 'two'?"),
         (Literal["one", "two", "three"], 1, "--size must be one, two or three, not 1"),
+        (
+            list[Literal["onnx", "torch"]] | None,
+            ["onnx", "torhc"],
+            "--size must be some of onnx, torch (or null for none), not 'onnx torhc'; did you mean"
+            " 'torch'?",
+        ),
         (list[float], ["1", "x"], "--size must be a list of numbers, not '1 x'"),
         (list[str], {"a": 1}, "--size must be a list of words, not {'a': 1}"),
         (tuple[int, int], "3", "--size must be a list of whole numbers, not '3'"),

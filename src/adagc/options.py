@@ -50,7 +50,7 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that it accepts; empty if any word or number may be given."""
+        """The words that it accepts; empty if any word or number may be given, or several."""
         return tuple(name for part in _parts(self.kind) for name in _choices(part))
 
     @property
@@ -99,7 +99,10 @@ def convert(option: Option, value: Any, called: str) -> Any:
         pass
     if value is None:
         raise UsageError(f"{called} is empty: give a value, or leave it out")
-    near = hint(value, option.choices) if isinstance(value, str) else ""
+    words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    known = option.choices or [n for part in _parts(option.kind) for n in _item_choices(part)]
+    strange = [word for word in words if isinstance(word, str) and word not in known]
+    near = hint(strange[0], known) if strange else ""
     raise UsageError(f"{called} must be {in_words(option.kind)}, not {_shown(value)}{near}")
 
 
@@ -239,9 +242,17 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return ()
 
 
+def _item_choices(kind: Any) -> tuple[str, ...]:
+    """The words that the items of a list may be; empty if it is no list, or takes any."""
+    kind = _bare(kind)
+    return _choices(get_args(kind)[0]) if get_origin(kind) in (list, tuple) else ()
+
+
 def _words(kind: Any) -> str:
     if names := _choices(kind):
         return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    if names := _item_choices(kind):
+        return f"some of {', '.join(names)}"
     kind = _bare(kind)
     if get_origin(kind) in (list, tuple):
         several = {int: "whole numbers", float: "numbers", str: "words"}

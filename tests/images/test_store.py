@@ -164,8 +164,8 @@ def test_a_damaged_cache_is_rebuilt(root: Path, tmp_path: Path, decoded: list[st
     index.write_bytes(index.read_bytes()[:100])
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     content = index.read_bytes()
-    assert content.count(b'\\"version\\": 3') == 1
-    index.write_bytes(content.replace(b'\\"version\\": 3', b'\\"version\\": 0'))
+    assert content.count(b'\\"version\\": 4') == 1
+    index.write_bytes(content.replace(b'\\"version\\": 4', b'\\"version\\": 0'))
     assert_equals_the_files(open_all(root, tmp_path / "c"), root)
     assert len(decoded) == 48
 

@@ -164,7 +164,15 @@ def test_frequencies_are_those_of_the_best_epoch():
     blunt = generator.uniform(size=(60, 4))
     for epoch, predictions in enumerate([sharp, blunt, blunt], 1):
         progress = make_progress(epoch, epochs=20)
+        if epoch == 3:  # what was kept goes through a checkpoint
+            again, _ = made(patience=2)
+            again.set_extra_state(method.get_extra_state())
+            method = again
+        if method.reviews(progress):
+            method.review(torch.rand(len(method.observed), 4), progress)
         method.see_validation(torch.from_numpy(predictions), torch.from_numpy(seen), progress)
+        verdict = method.end_epoch(SCORES, progress)
+    assert verdict is Verdict.RESTART
     assert method.shares == pytest.approx(estimate(sharp, seen).frequencies.tolist())
 
 

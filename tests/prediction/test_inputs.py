@@ -169,13 +169,13 @@ def test_unreadable_images(tmp_path, colours):
 
 def test_one_line_for_what_cannot_be_predicted(tmp_path, colours, capsys):
     (tmp_path / "empty").mkdir()
-    for given, message in (
-        (tmp_path / "none.tif", "no such file or folder"),
-        (tmp_path / "empty", "no images found"),
-        (tmp_path / "colours" / "model.onnx", "cannot be read"),
+    for given, message, code in (
+        (tmp_path / "none.tif", "there is no such file or folder", 2),
+        (tmp_path / "empty", "no images found", 1),
+        (tmp_path / "colours" / "model.onnx", "cannot be read", 1),
     ):
         out = tmp_path / "rows.csv"
-        assert main(["predict", str(colours), str(given), "--out", str(out)]) == 1
+        assert main(["predict", str(colours), str(given), "--out", str(out)]) == code
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("adagc predict: ")
         assert message in line

@@ -57,10 +57,10 @@ def folder_collection(
         val_share: Share of all images that is used for validation.
         test_share: Share of the labelled images that is used for testing, as far as their complete
             labels are known. Images with complete labels but no observed one always test.
-        bands: Names of the bands in the order of the files. Two or four names keep a last band
-            that the files declare to be transparency, one or three names leave it out; without
-            names it is kept if its values do not look like transparency, as is usual for
-            near-infrared bands.
+        bands: Names of the bands in the order of the files; by default those that all files have
+            for them. Two or four names keep a last band that the files declare to be transparency,
+            one or three names leave it out; without names it is kept if its values do not look like
+            transparency, as is usual for near-infrared bands.
         nodata: Number that stands for missing values, besides NaN and the one that a TIFF file
             names itself.
         cache: Folder in which decoded images are kept; None means $ADAGC_CACHE, or ~/.cache/adagc

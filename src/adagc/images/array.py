@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import DataError
+from adagc.images.band_names import band_names
 from adagc.images.base import SceneDataset
-from adagc.images.cached import band_names
 from adagc.images.decode import why
 from adagc.images.missing import mark, marked_dtype, mean_of_rest
 from adagc.images.scan import beside

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adagc.errors import DataError
+from adagc.images.band_names import agreed, band_names
 from adagc.images.base import SceneDataset
 from adagc.images.footprint import Place, file_place, footprints
 from adagc.images.moments import Kept
@@ -23,7 +23,8 @@ class CachedScenes(SceneDataset):
     Args:
         cache: The decoded images.
         names: Unique name of each image, to which label files refer.
-        bands: Names of the bands; see `band_names` for the default.
+        bands: Names of the bands; by default those that all files have for them (see `agreed`), or
+            else those of `band_names`.
         root: Folder of the files, from which places on earth are read; None if they have none.
     """
 
@@ -39,7 +40,8 @@ class CachedScenes(SceneDataset):
         self.cache = cache
         self.names = tuple(names)
         self.files = cache.files  # relative paths of the source files
-        self.bands = band_names(cache.shape[0], bands)
+        count = cache.shape[0]
+        self.bands = band_names(count, agreed(cache.named, count) if bands is None else bands)
         self.shape = cache.shape
         self.dtype = cache.dtype
 
@@ -81,19 +83,3 @@ class CachedScenes(SceneDataset):
     def measured(self, rows: NDArray[np.int64]) -> Kept:
         """See `SceneDataset.measured`; they are stored in the cache, so no pixel is read."""
         return self.cache.measured(rows)
-
-
-def band_names(count: int, given: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The names of `count` bands: those given, if there are as many and all differ.
-
-    By default grey for one band, red, green and blue for three, otherwise band_1, band_2, ...
-    """
-    if given is None:
-        usual = {1: ("grey",), 3: ("red", "green", "blue")}
-        return usual.get(count) or tuple(f"band_{i}" for i in range(1, count + 1))
-    if len(given) != count or len(set(given)) != count:
-        raise DataError(
-            f"{len(given)} band names ({', '.join(given)}) for images of {count} bands; "
-            f"name every band once, in file order"
-        )
-    return tuple(given)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from adagc.errors import DataError
+from adagc.images.band_names import Named
 from adagc.images.missing import mark, marked_dtype
 from adagc.images.tiff import Shape, peek_tiff, read_tiff
 
@@ -29,6 +30,7 @@ class Header(NamedTuple):
     dtype: np.dtype[Any]  # of that image
     depth: np.dtype[Any]  # of the values in the file, before missing ones become NaN
     alpha: bool  # whether the file declares its last band to be transparency
+    named: Named = ()  # what the file calls its bands; shorter if it does not name the last ones
 
 
 def read_image(
@@ -73,12 +75,13 @@ def peek(path: Path, *, alpha: bool = True, nodata: float | None = None) -> Head
     """What `read_image` would return, from the header of the file alone where possible."""
     path = Path(path)
     suffix = _suffix(path)
+    named: Named = ()
     try:
         if suffix == ".npy":
             lazy = _bands_first(np.load(path, allow_pickle=False, mmap_mode="r"))
             found = _shape(lazy.shape), lazy.dtype, lazy.dtype, False
         elif suffix in TIFF:
-            found = peek_tiff(path, alpha=alpha)
+            found, named = peek_tiff(path, alpha=alpha)
         else:
             found = _peek_pillow(path, alpha)
     except DataError:
@@ -87,7 +90,7 @@ def peek(path: Path, *, alpha: bool = True, nodata: float | None = None) -> Head
         raise DataError(_unreadable(path, error)) from error
     shape, dtype, depth, declared = found
     dtype = marked_dtype(_plain_dtype(path, dtype), () if nodata is None else (nodata,))
-    return Header(shape, dtype, _plain_dtype(path, depth), declared)
+    return Header(shape, dtype, _plain_dtype(path, depth), declared, named)
 
 
 def transparent(band: NDArray[Any], depth: np.dtype[Any]) -> bool:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from adagc.images.band_names import Named
 from adagc.images.missing import mark, marked_dtype
 
 Shape = tuple[int, int, int]
@@ -41,8 +42,14 @@ def read_tiff(path: Path, *, alpha: bool) -> NDArray[Any]:
         return mark(image, nodata)
 
 
-def peek_tiff(path: Path, *, alpha: bool) -> tuple[Shape, np.dtype[Any], np.dtype[Any], bool]:
-    """Shape and dtype that `read_tiff` would return, the dtype in the file, and if it has alpha."""
+Peeked = tuple[Shape, np.dtype[Any], np.dtype[Any], bool]
+
+
+def peek_tiff(path: Path, *, alpha: bool) -> tuple[Peeked, Named]:
+    """What `read_tiff` would return, without reading it, and what the file calls its bands.
+
+    Of the image these are the shape, the dtype, the dtype in the file, and if it has transparency.
+    """
     import tifffile
 
     with tifffile.TiffFile(path) as file:
@@ -54,28 +61,25 @@ def peek_tiff(path: Path, *, alpha: bool) -> tuple[Shape, np.dtype[Any], np.dtyp
         marked = marked_dtype(depth, nodata)
         if getattr(page, "colormap", None) is not None and bands == 1:
             depth, marked = np.dtype(np.uint8), np.dtype(np.uint8 if marked == depth else "f2")
-            return (3, lengths["Y"], lengths["X"]), marked, depth, False
+            return ((3, lengths["Y"], lengths["X"]), marked, depth, False), ()
         declared = _declares_alpha(page)
         if declared and not alpha:
             bands -= 1
-        return (bands, lengths["Y"], lengths["X"]), marked, depth, declared
+        return ((bands, lengths["Y"], lengths["X"]), marked, depth, declared), _named(page)
 
 
-def tiff_band_names(path: Path, count: int) -> tuple[str | None, ...]:
-    """The names that GDAL wrote for the first `count` bands; None for a band without one."""
-    import tifffile
-
+def _named(page: Any) -> Named:
+    """The names that GDAL wrote for bands; None for a band without one."""
+    tag = page.tags.get("GDAL_METADATA")
     found: dict[int, str] = {}
     try:
-        with tifffile.TiffFile(path) as file:
-            tag = file.pages[0].tags.get("GDAL_METADATA")
-            items = [] if tag is None else list(ElementTree.fromstring(str(tag.value).strip("\0 ")))
-            for item in items:
-                if item.get("role") == "description" and (item.text or "").strip():
-                    found[int(item.get("sample", "0"))] = str(item.text).strip()
+        items = [] if tag is None else list(ElementTree.fromstring(str(tag.value).strip("\0 ")))
+        for item in items:
+            if item.get("role") == "description" and (item.text or "").strip():
+                found[int(item.get("sample", "0"))] = str(item.text).strip()
     except (ElementTree.ParseError, ValueError):  # not written by GDAL
         found = {}
-    return tuple(found.get(number) for number in range(count))
+    return tuple(found.get(number) for number in range(max(found, default=-1) + 1))
 
 
 def _pages(file: Any) -> list[Any]:

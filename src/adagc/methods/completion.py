@@ -120,7 +120,8 @@ class Completion(Method):
         self.force = force
         self.best_epoch = 0
         self.best_value = -math.inf
-        self.shares: tuple[float, ...] = ()
+        self.best_seen: tuple[Tensor, Tensor] | None = None  # predictions and labels of that epoch
+        self.shares: tuple[float, ...] = ()  # π, estimated from these when labels are completed
         self.completed_after: int | None = None
         self.explained = ANNOTATORS[annotator]()
 
@@ -145,6 +146,7 @@ class Completion(Method):
         return {
             "best_epoch": self.best_epoch,
             "best_value": self.best_value,
+            "best_seen": self.best_seen,
             "shares": self.shares,
             "completed_after": self.completed_after,
         }
@@ -199,12 +201,16 @@ class Completion(Method):
         return self.completed_after is None
 
     def see_validation(self, probabilities: Tensor, observed: Tensor, progress: Progress) -> None:
-        """Estimate frequencies in the epoch that explains the labels best."""
+        """Keep the predictions of the epoch that explains the labels best.
+
+        Frequencies are estimated from them when they are needed: doing so in every epoch that is
+        better than those before it would take as long as the steps of a small network.
+        """
         scores, seen = probabilities.cpu().numpy(), observed.cpu().numpy()
         value = likelihood(scores, seen)
         if value > self.best_value:
             self.best_epoch, self.best_value = progress.epoch, value
-            self.shares = estimated_shares(scores, seen)
+            self.best_seen = probabilities.cpu().clone(), observed.cpu().to(torch.int8)
         if self.targets != "hard" and self.reviews(progress):
             self.calibration = calibrated(scores.astype(np.float64), seen)
 
@@ -214,6 +220,9 @@ class Completion(Method):
         if self.completed_after is not None or not self._due(progress) or predicted is None:
             return Verdict.CONTINUE
         self.completed_after = progress.epoch
+        if self.best_seen is not None:
+            self.shares = estimated_shares(*(values.numpy() for values in self.best_seen))
+            self.best_seen = None
         self._complete(predicted)
         return Verdict.RESTART
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adagc.errors import DataError, UsageError, examples
-from adagc.images.cached import band_names
+from adagc.images.band_names import band_names
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ def choose(
         named = colours
     if _has(named, wanted):
         return _by_name(wanted, named, place)
-    unnamed = tuple(wanted) == band_names(len(wanted))
+    # A file with some of these very names means them, and has another band in place of the rest.
+    shared = any(name.casefold() in _keys(named) for name in wanted)
+    unnamed = tuple(wanted) == band_names(len(wanted)) and not shared
     if given is None and (unnamed or not any(named)):
         return _by_number(wanted, named, unnamed, place)
     missing = [name for name in wanted if name.casefold() not in _keys(named)]

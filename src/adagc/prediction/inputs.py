@@ -23,11 +23,11 @@ from adagc.images.parquet import ParquetScenes
 from adagc.images.scan import find_images, image_names
 from adagc.images.store.cache import open_store
 from adagc.images.store.index import read_index
-from adagc.images.tiff import tiff_band_names
 from adagc.prediction.bands import Chosen, choose
 from adagc.prediction.models import Model
 from adagc.prediction.scenes import SceneWindows
 from adagc.prediction.sources import ArrayRows, ImageFiles, Picture, Source, keeps_alpha
+from adagc.suggest import require_path
 from adagc.tables.reading import parquet_files
 from adagc.windows.grid import share
 from adagc.windows.scene import Scene
@@ -83,8 +83,7 @@ def open_input(given: Input, model: Model, reading: Reading, *, mapped: bool = F
         images = ArrayScenes(given, bands=reading.bands, nodata=reading.nodata)
         return _rows(images, model, reading, ())
     path = Path(given)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder; check the path")
+    require_path("INPUT", path)
     scene = _as_scene(path, model, reading, mapped=mapped)
     if scene is not None:
         return _windows(scene, model, reading, mapped=mapped)
@@ -291,10 +290,9 @@ def _pictures(path: Path, model: Model, reading: Reading) -> Opened:
 def _picture(path: Path, model: Model, reading: Reading) -> tuple[Picture, Chosen]:
     """How one file is read."""
     alpha = keeps_alpha(path, len(model.bands), reading.bands)
-    count = peek(path, alpha=alpha).shape[0]
-    named: Sequence[str | None] = [None] * count
-    if path.suffix.lower() in TIFF and reading.bands is None:
-        named = tiff_band_names(path, count)
+    header = peek(path, alpha=alpha)
+    count = header.shape[0]
+    named = (header.named + (None,) * count)[:count]
     chosen = choose(model.bands, named, given=reading.bands, place=str(path))
     return Picture(path, chosen.numbers, alpha), replace(chosen, numbers=())
 

@@ -117,6 +117,11 @@ class Run:
         if not run.folder.exists():
             raise UsageError(f"{folder} does not exist: give the folder of a run")
         if not run.exists("config.yaml"):
+            if run.exists("model.onnx"):
+                raise UsageError(
+                    f"{folder} is an exported model, which adagc predict takes: give the folder of"
+                    " the run that it was made from"
+                )
             raise AdagcError(f"{folder} is not a run folder: it has no config.yaml")
         return run
 

@@ -20,6 +20,7 @@ from safetensors.numpy import save as save_arrays
 
 from adagc.datasets.collection import Collection
 from adagc.errors import AdagcError, UsageError, examples
+from adagc.images.band_names import band_names
 from adagc.images.base import SceneDataset
 from adagc.inference import predict
 from adagc.limits import Thresholds, choose
@@ -304,7 +305,8 @@ def clean_labels(
 
 def check_input(images: SceneDataset, spec: ModelSpec) -> None:
     """Raise AdagcError if bands or size of these images differ from those of the model."""
-    if images.bands != spec.bands or images.shape != spec.shape:
+    unnamed = band_names(len(spec.bands)) in (images.bands, spec.bands)  # counted, if either is
+    if (images.bands != spec.bands and not unnamed) or images.shape != spec.shape:
         raise AdagcError(
             f"the model was trained on images of shape {spec.shape} with the bands"
             f" {', '.join(spec.bands[:4])}..., but these have shape {images.shape} and the bands"

@@ -190,7 +190,7 @@ class DataSettings(SourceSettings):
     """The settings that decide which data is opened, and no others.
 
     Args:
-        bands: Names of the bands of the images, in their order.
+        bands: Names of the bands of the images, in their order; by default those in GeoTIFFs.
         nodata: Number that stands for missing values in the images, such as -9999; NaN, and the
             no-data value that a TIFF file names, always do. Statistics leave them out, and the
             network sees the band's mean there.

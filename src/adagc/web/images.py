@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from adagc.datasets.registry import open_collection, registry
 from adagc.errors import DataError, UsageError
 from adagc.images.array import SUFFIXES, array_file, open_arrays
+from adagc.images.band_names import agreed, band_names
 from adagc.images.base import SceneDataset
-from adagc.images.cached import CachedScenes, band_names
+from adagc.images.cached import CachedScenes
 from adagc.images.decode import Header, peek, read_image, resize, transparent
 from adagc.images.footprint import Place, file_place
 from adagc.images.scan import find_images, image_names
@@ -91,7 +92,8 @@ class FolderScenes(SceneDataset):
 
     Args:
         root: The folder.
-        bands: Names of the bands; see `band_names` for the default.
+        bands: Names of the bands; by default those that the file has for them (see `agreed`), or
+            else those of `band_names`.
         nodata: Number that stands for missing values.
         files: Name of each image and its path in the folder, instead of all that are found.
     """
@@ -114,7 +116,8 @@ class FolderScenes(SceneDataset):
             len(bands) in (2, 4) if bands is not None else self._is_band(header)
         )
         count = header.shape[0] - (not self._alpha)
-        self.bands = band_names(count, bands)
+        named = agreed({header.named: str(self.files[0])}, count)
+        self.bands = band_names(count, named if bands is None else bands)
         self.shape = (count, *header.shape[1:])
         self.dtype, self._depth = header.dtype, header.depth
 

@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from adagc.datasets.inspect.origin import origin
 from adagc.datasets.inspect.record import Images, Inspection, image_warnings, render
 from adagc.datasets.registry import DEFAULT, Recognised, registry
 from adagc.errors import DataError
+from adagc.images.band_names import Named, agreed, band_names
 from adagc.images.base import SceneDataset
-from adagc.images.cached import band_names
 from adagc.images.decode import Header, peek, read_image
 from adagc.images.moments import CHUNK_VALUES, Moments, flaws
 from adagc.images.normalisation import unit_warnings
@@ -239,7 +240,8 @@ def look_at_files(
     for size, n in shapes.items():
         counts[size[0]] += n
     usual = counts.most_common(1)[0][0] if counts else 0
-    names, notes = _named(usual, bands)
+    named = {headers[file].named: file for file in reversed(files) if file in headers}
+    names, notes = _named(usual, bands, named)
     names_of = dict(zip(files, image_names(files), strict=True))
     return Images(
         names=tuple(name for file, name in names_of.items() if file not in unreadable),
@@ -270,12 +272,14 @@ def _headers(root: Path, files: Sequence[str]) -> dict[str, Header]:
         return {file: found for file, found in pairs if found is not None}
 
 
-def _named(count: int, bands: Sequence[str] | None) -> tuple[tuple[str, ...], list[str]]:
+def _named(
+    count: int, bands: Sequence[str] | None, named: Mapping[Named, str] = MappingProxyType({})
+) -> tuple[tuple[str, ...], list[str]]:
     """Names for this number of bands, and a remark if those that are given do not fit."""
     if not count:
         return (), []
     try:
-        return band_names(count, bands), []
+        return band_names(count, agreed(named, count) if bands is None else bands), []
     except DataError as error:
         return band_names(count), [str(error)]
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adagc.errors import DataError
+from adagc.images.band_names import Named
 from adagc.images.decode import EXTENSIONS, load
 from adagc.images.moments import Kept
 from adagc.images.store.build import Reading, build, complain, transparency_notes
@@ -40,6 +42,7 @@ class ImageCache:
         depth: The dtype of the values in the files, before missing ones became NaN.
         notes: What a user should know about how the files were read.
         side: Median side of the files in pixels, before they were resized.
+        named: What files call their bands, and one file that does.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class ImageCache:
         depth: np.dtype[Any],
         notes: Sequence[str] = (),
         side: int | None = None,
+        named: Mapping[Named, str] = MappingProxyType({}),
     ) -> None:
         self.path = path
         self.files = tuple(files)
         self.depth = depth
         self.notes = tuple(notes)
         self.side = side
+        self.named = dict(named)
         self._array = array
         self._rows = rows
         self._moments: NDArray[Any] | None = None
@@ -140,7 +145,8 @@ def open_cache(
     rows = np.array([index.rows[stamp] for stamp in readable], dtype=np.int64)
     names = [stamp[0] for stamp in readable]
     notes = transparency_notes(index.declared, len(index.headers), kept=index.alpha)
-    return ImageCache(index.path, index.array, names, rows, index.depth, notes, index.side)
+    told = notes, index.side, index.named
+    return ImageCache(index.path, index.array, names, rows, index.depth, *told)
 
 
 def open_store(folder: Path) -> ImageCache:
@@ -153,7 +159,9 @@ def open_store(folder: Path) -> ImageCache:
         raise DataError(f"{folder}: holds no decoded images; give the folder of an image cache")
     readable = [(stamp[0], row) for stamp, row in index.rows.items() if row >= 0]
     rows = np.array([row for _, row in readable], dtype=np.int64)
-    return ImageCache(index.path, index.array, [name for name, _ in readable], rows, index.depth)
+    names = [name for name, _ in readable]
+    told = (), index.side, index.named
+    return ImageCache(index.path, index.array, names, rows, index.depth, *told)
 
 
 def _holds(index: Index, stamps: Sequence[Stamp], root: Path) -> bool:

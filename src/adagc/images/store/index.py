@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adagc.atomic import write_bytes
+from adagc.images.band_names import Named
 from adagc.images.decode import Header
 
-VERSION: Final = 3  # of the cache format; a cache with another number is built again
+VERSION: Final = 4  # of the cache format; a cache with another number is built again
 INDEX: Final = "index.safetensors"
 _NUMBERS = ("lengths", "times", "rows", "kinds")  # arrays with one number per file
 
@@ -41,6 +42,14 @@ class Index:
         """Median side of the files in pixels, before they were resized."""
         sides = [side for header in self.headers.values() for side in header.shape[1:]]
         return round(float(np.median(sides)))
+
+    @property
+    def named(self) -> dict[Named, str]:
+        """What files call their bands, and the first file that does."""
+        found: dict[Named, str] = {}
+        for (file, _, _), header in self.headers.items():
+            found.setdefault(header.named, file)
+        return found
 
     @property
     def declared(self) -> int:
@@ -85,8 +94,8 @@ def read_index(folder: Path) -> Index | None:
         path = folder / told["data"]
         array = map_array(path)
         known = [
-            Header((bands, height, width), np.dtype(dtype), np.dtype(depth), bool(alpha))
-            for (bands, height, width), dtype, depth, alpha in told["headers"]
+            Header(tuple(shape), np.dtype(dtype), np.dtype(depth), bool(alpha), tuple(named))
+            for shape, dtype, depth, alpha, named in told["headers"]
         ]
         stamps = zip(names.split("\0"), numbers["lengths"], numbers["times"], strict=True)
         rows: dict[Stamp, int] = dict(zip(stamps, numbers["rows"], strict=True))
@@ -120,7 +129,7 @@ def publish(folder: Path, index: Index) -> None:
         "version": VERSION,
         "data": index.path.name,
         "alpha": index.alpha,
-        "headers": [[h.shape, h.dtype.str, h.depth.str, h.alpha] for h in kinds],
+        "headers": [[h.shape, h.dtype.str, h.depth.str, h.alpha, h.named] for h in kinds],
     }
     arrays: dict[str, NDArray[Any]] = {
         "files": np.frombuffer(names.encode(errors="surrogateescape"), dtype=np.uint8),
