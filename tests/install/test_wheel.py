@@ -147,7 +147,7 @@ def test_what_comes_with_the_wheel_is_found(core_only, tmp_path):
         "from adagc.paper.values import values; from adagc.text.table import shipped_table\n"
         "assert values('aid-random'); print(len(shipped_table().classes))"
     )
-    assert int(run([core_only, "-c", code], cwd=tmp_path)) == 36
+    assert int(run([core_only, "-c", code], cwd=tmp_path)) == 66
 
 
 @pytest.mark.slow

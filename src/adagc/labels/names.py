@@ -19,7 +19,7 @@ def class_names(told: str) -> tuple[str, ...]:
     path = Path(told)
     if path.is_file():
         names = _names_of(path)
-    elif path.is_dir():
+    elif told and path.is_dir():
         raise UsageError(f"{path} is a folder: give a file of names, or the names")
     elif path.suffix.lower() in _LISTS:
         raise UsageError(f"{path}: there is no such file: give a file of names, or the names")
