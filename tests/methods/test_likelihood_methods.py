@@ -54,16 +54,11 @@ def test_a_random_draw_is_explained(cls):
     assert step(cls()).total.item() == pytest.approx(wanted.item(), abs=1e-6)
 
 
-def by_area(maps, looks):
-    areas, presence = losses.area_annotator(maps), losses.presence_logits(maps, looks)
-    return losses.area_likelihood(areas, presence, OBSERVED)
-
-
 def test_areas_are_explained():
     maps = torch.randn(4, 4, 3, 3, generator=torch.Generator().manual_seed(0))
     network = FixedLogits(Z)
     network.class_maps = lambda images: maps[: len(images)]
-    wanted = -by_area(maps, 5.0).mean()
+    wanted = -losses.area_likelihood(maps, OBSERVED, 5.0).mean()
     assert step(AreaLabel(looks=5.0), network).total.item() == pytest.approx(wanted.item())
 
 
@@ -71,8 +66,9 @@ def test_either_rule_is_explained_on_the_same_maps():
     maps = torch.randn(4, 4, 3, 3, generator=torch.Generator().manual_seed(0))
     network = FixedLogits(Z)
     network.class_maps = lambda images: maps[: len(images)]
+    by_area = losses.area_likelihood(maps, OBSERVED, 5.0)
     by_chance = losses.random_likelihood(losses.presence_logits(maps, 5.0), OBSERVED)
-    wanted = -(by_area(maps, 5.0).mean() + by_chance.mean()) / 2
+    wanted = -(by_area.mean() + by_chance.mean()) / 2
     assert step(CoverLabel(looks=5.0), network).total.item() == pytest.approx(wanted.item())
 
 

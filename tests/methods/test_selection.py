@@ -107,9 +107,9 @@ def test_runs_without_rates_are_those_from_before(tmp_path):
 def test_rates_of_the_task_change_what_is_learnt(name):
     """It fails if a method forgets to take them, or to hand them on."""
     task = make_task(torch.eye(5, dtype=torch.int8).repeat(2, 1))
-    outputs = torch.randn(6, 2, len(task.classes), generator=torch.Generator().manual_seed(0))
-    if name != "Cover label":  # the others take logits alone
-        outputs = outputs[:, 1]
+    outputs = torch.randn(6, len(task.classes), 3, 3, generator=torch.Generator().manual_seed(0))
+    if name != "Cover label":  # the others take logits
+        outputs = outputs.mean(dim=(2, 3))
     observed = torch.zeros(6, len(task.classes), dtype=torch.int8)
     observed[:, 0] = 1
     rates = torch.linspace(0.5, 2, len(task.classes))

@@ -174,7 +174,7 @@ def area_annotator(maps: Tensor) -> Tensor:
     return torch.logsumexp(shares, dim=2) - float(np.log(shares.shape[2]))
 
 
-def area_likelihood(areas: Tensor, presence: Tensor, observed: Tensor) -> Tensor:
+def area_likelihood(maps: Tensor, observed: Tensor, looks: float) -> Tensor:
     """(B,) log-likelihood of all that is known of each image, under the area annotator.
 
     With one observed label it is log A_s. Seen absences add log(1 - p_j). If several labels were
@@ -182,18 +182,20 @@ def area_likelihood(areas: Tensor, presence: Tensor, observed: Tensor) -> Tensor
     an observed label only absences count.
 
     Args:
-        areas: (B, C) log A of `area_annotator`.
-        presence: (B, C) logits of `presence_logits` of the same maps.
+        maps: (B, C, ...) values of each class at every position.
         observed: (B, C) +1 seen to be present, 0 not known, -1 seen to be absent.
+        looks: The number m of positions that presence is decided by.
     """
     present, absent = observed > 0, observed < 0
+    areas = area_annotator(maps)
     count = present.sum(dim=1, keepdim=True)
     hidden = torch.full_like(areas, -_CERTAIN)
     drawn = torch.logsumexp(torch.where(present, areas, hidden), dim=1)
     total = torch.where(count.squeeze(1) > 0, drawn, torch.zeros_like(drawn))
-    nothing = torch.zeros_like(presence)
-    known = torch.where(present & (count > 1), logsigmoid(presence), nothing) + torch.where(
-        absent, logsigmoid(-presence), nothing
+    z = presence_logits(maps, looks)
+    nothing = torch.zeros_like(z)
+    known = torch.where(present & (count > 1), logsigmoid(z), nothing) + torch.where(
+        absent, logsigmoid(-z), nothing
     )
     return total + known.sum(dim=1)
 

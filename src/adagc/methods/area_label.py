@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, cast
 
-import torch
 from torch import Tensor, nn
 
 from adagc import losses
@@ -38,25 +37,13 @@ class AreaLabel(CoverAnnotator):
     supposes: ClassVar[Supposed] = "dominant"
 
     def outputs(self, network: nn.Module, images: Tensor | Share) -> Tensor:
-        """(B, 2, C) logarithms of areas, and logits of presence, of class maps.
-
-        However often a loss asks for them, they are computed once: class maps of many positions
-        take much more memory than what is made of them.
-        """
-        class_maps = cast(Callable[[Tensor], Tensor], network.class_maps)
-
-        def summary(images: Tensor) -> Tensor:
-            maps = class_maps(images)
-            found = losses.area_annotator(maps), losses.presence_logits(maps, self.looks)
-            return torch.stack(found, dim=1)
-
-        return spread(summary, images)
+        """(B, C, h, w) class maps."""
+        return spread(cast(Callable[[Tensor], Tensor], network.class_maps), images)
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) log-likelihood under the area annotator."""
-        areas, presence = outputs.unbind(dim=1)
-        return losses.area_likelihood(areas, presence, observed)
+        return losses.area_likelihood(outputs, observed, self.looks)
 
     def logits(self, outputs: Tensor) -> Tensor:
         """(B, C) logits of presence."""
-        return outputs[:, 1]
+        return losses.presence_logits(outputs, self.looks)

@@ -34,6 +34,6 @@ class CoverLabel(AreaLabel):
 
     def explain(self, outputs: Tensor, observed: Tensor) -> Tensor:
         """(B,) mean of the log-likelihoods under both annotators."""
-        by_area = super().explain(outputs, observed)
+        by_area = losses.area_likelihood(outputs, observed, self.looks)
         by_chance = losses.random_likelihood(self.logits(outputs), observed, self.selection)
         return 0.5 * (by_area + by_chance)
