@@ -238,7 +238,7 @@ def test_the_shipped_table_is_small_and_part_of_the_package():
 
     file = resources.files("adagc.text").joinpath("class_names.safetensors")
     table = shipped_table()
-    assert len(file.read_bytes()) < 2 * table.values.size + 3_000  # in half precision, and the names
+    assert len(file.read_bytes()) < 2 * table.values.size + 3_000  # halves, and the names
     project = Path(__file__).parents[2] / "pyproject.toml"
     assert '"text/*.safetensors"' in project.read_text(encoding="utf-8")
 

@@ -50,7 +50,8 @@ def test_a_few_hundred_patches_are_trained_on(tmp_path, monkeypatch, name, metho
     assert len(run.history) == EPOCHS
     losses = [next(iter(record.losses.values())) for record in run.history]
     assert np.isfinite(losses).all()
-    assert losses[-1] < losses[0]
+    # A second stage on completed labels has another loss, which is not to be compared.
+    assert losses[-1] < losses[0] or "completion" in run.history[-1].losses
     model = json.loads((out / "model.json").read_text())
     data = bigearthnet_collection(tmp_path / "store")
     measured = data.images.moments(data.splits["train"])
