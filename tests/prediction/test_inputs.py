@@ -119,6 +119,12 @@ def test_an_array_of_another_shape_is_refused(model):
         predict(model, np.zeros((2, 4, 8, 8), dtype=np.float32))
 
 
+def test_an_empty_npy_file_is_named(tmp_path, model):
+    (tmp_path / "none.npy").touch()
+    with pytest.raises(DataError, match=r"none\.npy"):
+        predict(model, tmp_path / "none.npy")
+
+
 def test_a_single_picture_in_an_npy_file(tmp_path, model):
     np.save(tmp_path / "one.npy", np.moveaxis(planted(8, 8, (1, 0, 0, 8, 4)), 0, -1))
     assert predict(model, tmp_path / "one.npy").probabilities.tolist() == [[0, 0.5, 0]]

@@ -88,7 +88,7 @@ def _areas(
     if path.suffix == ".npy":
         try:
             maps = np.load(path, allow_pickle=False, mmap_mode="r")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DataError(f"{path} cannot be read as an array ({error})") from None
         if maps.ndim != 3 or len(maps) != len(clean) or maps.dtype.kind not in "iu":
             raise DataError(

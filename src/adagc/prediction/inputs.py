@@ -209,7 +209,7 @@ def _is_array(path: Path, model: Model) -> bool:
         return array_file(path) is not None
     try:
         lazy = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         return True  # opening it says what is wrong
     return lazy.ndim == 4 or (lazy.ndim == 2 and len(model.shape) == 1)
 
