@@ -161,6 +161,5 @@ def test_the_wheel_installed_by_pip_in_an_empty_environment(wheel, tmp_path):
     result = json.loads(run([programs / "adagc", "demo", "--json"], cwd=tmp_path))
     views = result["scores"]
     scores = [scores["mean_average_precision"] for scores in views["averaged-last"].values()]
-    plain, *others, told = scores  # AN, AdaGC and Auto, all clean labels
-    assert plain < max(others) < told
+    assert scores == sorted(scores)  # AN, AdaGC, Auto, all clean labels
     assert (tmp_path / "runs" / "demo" / "report.html").is_file()
