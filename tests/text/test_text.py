@@ -404,7 +404,7 @@ def test_mistakes_are_noticed_before_the_encoder_is_loaded(tmp_path, monkeypatch
     assert "no such file" in complaint(command.embed_file, "nowhere.txt", out)
     assert "twice" in complaint(command.embed_file, "sea,sea", out)
     assert "empty" in complaint(command.embed_file, "sea,,ship", out)
-    assert "at least one" in complaint(command.embed_file, "", out)
+    assert complaint(command.embed_file, "", out) == "no class is given: name at least one"
     assert ".safetensors" in complaint(command.embed_file, "sea", tmp_path / "names.npz")
     assert "no folder" in complaint(command.embed_file, "sea", tmp_path / "no" / "names.csv")
     out.write_text("sea\nship\n", encoding="utf-8")

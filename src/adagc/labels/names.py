@@ -27,7 +27,8 @@ def class_names(told: str) -> tuple[str, ...]:
         cells = next(csv.reader([told], skipinitialspace=True), [])
         names = tuple(name.strip() for name in cells)
     if not names:
-        raise UsageError(f"{told}: there is no class in it: name at least one")
+        place = f"{told}: there is no class in it" if told.strip() else "no class is given"
+        raise UsageError(f"{place}: name at least one")
     try:
         check_names(names, "class")
     except LabelFileError as error:
